@@ -12,8 +12,8 @@ from collections.abc import Callable
 import numpy as np
 
 from inference_lab.clustering import GradientStep, HMRFKMeans
-from inference_lab.clustering.distortions import Distortion
-from inference_lab.clustering.metric_learning import Penalised, gradient
+from inference_lab.distortions.distortions import Distortion
+from inference_lab.distortions.metric_learning import Penalised, gradient
 
 
 class _UphillStep(GradientStep):

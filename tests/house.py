@@ -45,6 +45,7 @@ ROOMS = (
     "selection",
     "harness",
     "conformance",
+    "distortions",
     "certificates",
     "clustering",
     "reports",

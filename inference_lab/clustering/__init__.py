@@ -19,25 +19,10 @@ from inference_lab.clustering.cluster_cv import ConstrainedClusterCV
 from inference_lab.clustering.cluster_table import ClusterReport, cluster_table
 from inference_lab.clustering.cop_kmeans import COPKMeans
 from inference_lab.clustering.correlation_clustering import CorrelationClustering
-from inference_lab.clustering.distortions import (
-    Bregman,
-    Cosine,
-    Distortion,
-    IDivergence,
-    ItakuraSaito,
-    KullbackLeibler,
-    SquaredEuclidean,
-)
 from inference_lab.clustering.dp_means import DPMeans, RDPMeans
 from inference_lab.clustering.em import HalfStep
 from inference_lab.clustering.hmrf_kmeans import HMRFKMeans, MPCKMeans, PCKMeans
 from inference_lab.clustering.kernel_kmeans import KernelHMRFKMeans
-from inference_lab.clustering.metric_learning import (
-    ClosedForm,
-    DegenerateMetricWarning,
-    GradientStep,
-    MetricLearner,
-)
 from inference_lab.clustering.mixture import ConstrainedGaussianMixture
 from inference_lab.clustering.pair_warnings import (
     ConstraintsNotMetWarning,
@@ -52,6 +37,21 @@ from inference_lab.clustering.tvclust import TVClust
 from inference_lab.clustering.vector_quantisation import CVQE, LCVQE
 from inference_lab.clustering.violations import Violations
 from inference_lab.constraints.hard_pairs import InfeasibleConstraintsError
+from inference_lab.distortions.distortions import (
+    Bregman,
+    Cosine,
+    Distortion,
+    IDivergence,
+    ItakuraSaito,
+    KullbackLeibler,
+    SquaredEuclidean,
+)
+from inference_lab.distortions.metric_learning import (
+    ClosedForm,
+    DegenerateMetricWarning,
+    GradientStep,
+    MetricLearner,
+)
 
 __all__ = [
     "CVQE",

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_array
 
-from inference_lab.clustering.distortions import Distortion, as_distortion
 from inference_lab.clustering.initialisation import alone, group_centroids
-from inference_lab.clustering.points import Points
 from inference_lab.constraints import Constraints, check_generator, point_indices
 from inference_lab.constraints.pair_arrays import missing
+from inference_lab.distortions.distortions import Distortion, as_distortion
+from inference_lab.distortions.points import Points
 from inference_lab.graph.arrays import IntArray
 
 #: Answers whether two points belong together; None is "don't know".

@@ -11,13 +11,11 @@ import numpy.typing as npt
 
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 from inference_lab.clustering.cluster_model import as_labels
-from inference_lab.clustering.distortions import Distortion, SquaredEuclidean
 from inference_lab.clustering.em import Result
 from inference_lab.clustering.fit_inputs import FitArguments, FitInputs, Weights, read_fit, takes
 from inference_lab.clustering.hmrf import clamped
 from inference_lab.clustering.initialisation import Init
 from inference_lab.clustering.paired_start import centroids_or_paired, weights_by_belief
-from inference_lab.clustering.points import Points, cluster_sizes, cluster_sums
 from inference_lab.clustering.prediction import CentroidPredictor, PairScore
 from inference_lab.clustering.starts import AT_LEAST_ONE, best_of, generator_of
 from inference_lab.clustering.supervision import (
@@ -28,6 +26,8 @@ from inference_lab.constraints import Constraints
 from inference_lab.constraints.constraints import of_positive_weight
 from inference_lab.constraints.hard_pairs import contradiction, infeasible
 from inference_lab.constraints.pair_arrays import refuse_hard, signed_matrix
+from inference_lab.distortions.distortions import Distortion, SquaredEuclidean
+from inference_lab.distortions.points import Points, cluster_sizes, cluster_sums
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import setting
 

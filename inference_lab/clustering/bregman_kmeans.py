@@ -10,15 +10,15 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.clustering.distortions import Cosine, Distortion, as_distortion
 from inference_lab.clustering.e_step import AssignmentStep, LabelStep
 from inference_lab.clustering.em import Fit, maximise_expectation
 from inference_lab.clustering.fit_inputs import FitInputs, check_word, read_fit
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters
 from inference_lab.clustering.initialisation import Init, initial_centroids
-from inference_lab.clustering.points import Points
 from inference_lab.clustering.prediction import CentroidPredictor
 from inference_lab.clustering.starts import SharedSettings, best_of, generator_of
+from inference_lab.distortions.distortions import Cosine, Distortion, as_distortion
+from inference_lab.distortions.points import Points
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.specs.settings import setting
 
@@ -34,7 +34,7 @@ class BregmanKMeans(SharedSettings, CentroidPredictor):
     ----------
     n_clusters : int
     distortion : {"euclidean", "cosine", "kl", "i-divergence"} or Distortion
-        Cost of a point in a cluster. To add one, see `inference_lab.clustering.distortions`.
+        Cost of a point in a cluster. To add one, see `inference_lab.distortions.distortions`.
     init : {"k-means++", "random", "perturbed"} or (k, d) array
         Points drawn by greedy k-means++ under the distortion, distinct points, random
         perturbations of the global centroid (Basu 2005, sec. 2.3.1), or centroids.

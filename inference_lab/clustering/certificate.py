@@ -19,16 +19,16 @@ from inference_lab.certificates.pair_branching import BranchingState, prove
 from inference_lab.certificates.partition_problem import PartitionProblem, partition_problem
 from inference_lab.clustering.cluster_model import as_labels
 from inference_lab.clustering.cop_kmeans import COPKMeans
-from inference_lab.clustering.distortions import SquaredEuclidean
 from inference_lab.clustering.em import HalfStep, Result, joined, maximise_expectation
 from inference_lab.clustering.fit_inputs import FitInputs, check_word
 from inference_lab.clustering.hmrf import HMRF, Penalty
 from inference_lab.clustering.hmrf_kmeans import HMRFKMeans
 from inference_lab.clustering.pair_warnings import watch_hard
-from inference_lab.clustering.points import is_sparse
 from inference_lab.clustering.starts import generator_of
 from inference_lab.clustering.supervision import Supervision, agreeing, read_partial_labels
 from inference_lab.constraints import Constraints
+from inference_lab.distortions.distortions import SquaredEuclidean
+from inference_lab.distortions.points import is_sparse
 from inference_lab.graph.arrays import FloatArray, IntArray
 
 #: Gaps up to this one count as proofs, as in PC-SOS-SDP.

@@ -12,7 +12,6 @@ from scipy.sparse import csr_array
 
 from inference_lab._numba import kernel
 from inference_lab.clustering.cluster_model import Assignment, Model, as_labels
-from inference_lab.clustering.distortions import Distortion, as_distortion
 from inference_lab.clustering.e_step import Expectation
 from inference_lab.clustering.em import Fit, maximise_expectation
 from inference_lab.clustering.fit_inputs import FitArguments, FitInputs, read_fit, takes
@@ -26,6 +25,7 @@ from inference_lab.clustering.violations import violations
 from inference_lab.constraints.constraints import of_positive_weight
 from inference_lab.constraints.hard_pairs import contradiction
 from inference_lab.constraints.pair_arrays import symmetric_matrix
+from inference_lab.distortions.distortions import Distortion, as_distortion
 from inference_lab.formatting import warn
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import setting

@@ -19,7 +19,6 @@ from typing import Any, Literal, NamedTuple, Self, Unpack
 import numpy as np
 
 from inference_lab._numba import kernel
-from inference_lab.clustering.distortions import Distortion, as_distortion
 from inference_lab.clustering.em import HalfStep, Result
 from inference_lab.clustering.fit_inputs import FitArguments, read_fit, takes
 from inference_lab.clustering.hmrf import clamped
@@ -27,7 +26,6 @@ from inference_lab.clustering.initialisation import centre_of, group_centroids
 from inference_lab.clustering.pair_odds import USUAL_ODDS, log_odds
 from inference_lab.clustering.pair_weights import weight_of_odds
 from inference_lab.clustering.paired_start import paired_kmeans
-from inference_lab.clustering.points import Points, counted_shares, dense
 from inference_lab.clustering.prediction import CentroidPredictor, PairScore
 from inference_lab.clustering.starts import SharedSettings, best_of, generator_of
 from inference_lab.clustering.supervision import Supervision
@@ -35,6 +33,8 @@ from inference_lab.clustering.violations import violations
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.pair_arrays import refuse_hard
 from inference_lab.contract import Solution, Solver
+from inference_lab.distortions.distortions import Distortion, as_distortion
+from inference_lab.distortions.points import Points, counted_shares, dense
 from inference_lab.graph.arrays import Flags, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.registry.registry import as_solver

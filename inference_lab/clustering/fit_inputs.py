@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import validate_data
 
-from inference_lab.clustering.distortions import Distortion
 from inference_lab.clustering.pair_warnings import watch_faults, watch_nothing
-from inference_lab.clustering.points import Points, is_sparse
 from inference_lab.clustering.supervision import Supervision, refuse_pairs, supervision_of
 from inference_lab.constraints import Constraints, SampleIds
 from inference_lab.constraints.constraints import selected
 from inference_lab.constraints.pair_arrays import Pairs
+from inference_lab.distortions.distortions import Distortion
+from inference_lab.distortions.points import Points, is_sparse
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import check_settings
 

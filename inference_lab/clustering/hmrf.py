@@ -21,12 +21,12 @@ from typing import Literal
 import numpy as np
 
 from inference_lab.clustering.cluster_model import Assignment, Model, as_labels
-from inference_lab.clustering.distortions import Distortion
 from inference_lab.clustering.initialisation import pushed_apart
-from inference_lab.clustering.metric_learning import MetricLearner, Penalised
-from inference_lab.clustering.points import Points, cluster_sizes, cluster_sums, counted_shares
 from inference_lab.clustering.supervision import Supervision
 from inference_lab.clustering.violations import violated
+from inference_lab.distortions.distortions import Distortion
+from inference_lab.distortions.metric_learning import MetricLearner, Penalised
+from inference_lab.distortions.points import Points, cluster_sizes, cluster_sums, counted_shares
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.terms import DiagonalTerms
 

@@ -10,7 +10,6 @@ from typing import Any, Literal, Self, Unpack, get_args
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.clustering.distortions import Distortion, as_distortion
 from inference_lab.clustering.e_step import AssignmentStep, LabelStep
 from inference_lab.clustering.em import Fit, maximise_expectation
 from inference_lab.clustering.fit_inputs import (
@@ -23,20 +22,21 @@ from inference_lab.clustering.fit_inputs import (
 )
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters, Penalty
 from inference_lab.clustering.initialisation import Init, initial_centroids
-from inference_lab.clustering.metric_learning import (
+from inference_lab.clustering.pair_warnings import watch_components, watch_hard, watch_weight
+from inference_lab.clustering.pair_weights import log_odds_weights, weight_of_odds
+from inference_lab.clustering.prediction import CentroidPredictor, PairScore
+from inference_lab.clustering.starts import SharedSettings, best_of, generator_of
+from inference_lab.clustering.supervision import Supervision
+from inference_lab.contract import Solver
+from inference_lab.distortions.distortions import Distortion, as_distortion
+from inference_lab.distortions.metric_learning import (
     DegenerateMetricWarning,
     Metric,
     MetricLearner,
     as_learner,
     effective_rank,
 )
-from inference_lab.clustering.pair_warnings import watch_components, watch_hard, watch_weight
-from inference_lab.clustering.pair_weights import log_odds_weights, weight_of_odds
-from inference_lab.clustering.points import Points
-from inference_lab.clustering.prediction import CentroidPredictor, PairScore
-from inference_lab.clustering.starts import SharedSettings, best_of, generator_of
-from inference_lab.clustering.supervision import Supervision
-from inference_lab.contract import Solver
+from inference_lab.distortions.points import Points
 from inference_lab.formatting import warn
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.registry.registry import as_solver

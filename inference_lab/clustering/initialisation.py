@@ -7,11 +7,11 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.clustering.distortions import Distortion
-from inference_lab.clustering.points import Points, counted_shares, squares
 from inference_lab.clustering.supervision import Supervision
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.centroids import farthest_first
+from inference_lab.distortions.distortions import Distortion
+from inference_lab.distortions.points import Points, counted_shares, squares
 from inference_lab.graph.arrays import FloatArray, IntArray
 
 Init: TypeAlias = Literal[

@@ -27,12 +27,10 @@ from sklearn.utils.validation import check_is_fitted
 from inference_lab._numba import kernel as compiled
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 from inference_lab.clustering.cluster_model import as_labels
-from inference_lab.clustering.distortions import SquaredEuclidean
 from inference_lab.clustering.em import HalfStep, Result
 from inference_lab.clustering.fit_inputs import FitArguments, Weights, check_word, read_fit, takes
 from inference_lab.clustering.pair_weights import log_odds_weights
 from inference_lab.clustering.paired_start import paired_kmeans
-from inference_lab.clustering.points import Points, cluster_sizes, cluster_sums, dense, is_sparse
 from inference_lab.clustering.prediction import CostPredictor, PairScore
 from inference_lab.clustering.starts import SharedSettings, best_of, generator_of
 from inference_lab.clustering.supervision import (
@@ -42,6 +40,8 @@ from inference_lab.clustering.supervision import (
 )
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.pair_arrays import refuse_hard, signed_matrix
+from inference_lab.distortions.distortions import SquaredEuclidean
+from inference_lab.distortions.points import Points, cluster_sizes, cluster_sums, dense, is_sparse
 from inference_lab.graph.arrays import FloatArray, IntArray
 
 KernelInit: TypeAlias = Literal["auto", "spectral", "random"]

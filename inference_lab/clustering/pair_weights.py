@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
-from inference_lab.clustering.distortions import Distortion
 from inference_lab.clustering.fit_inputs import Weights
 from inference_lab.clustering.pair_odds import log_odds
-from inference_lab.clustering.points import Points
 from inference_lab.clustering.supervision import Supervision
+from inference_lab.distortions.distortions import Distortion
+from inference_lab.distortions.points import Points
 from inference_lab.graph.arrays import FloatArray
 
 

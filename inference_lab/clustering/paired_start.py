@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from inference_lab.clustering.distortions import Distortion, SquaredEuclidean
 from inference_lab.clustering.fit_inputs import Weights
 from inference_lab.clustering.hmrf_kmeans import PCKMeans
 from inference_lab.clustering.initialisation import initial_centroids
 from inference_lab.clustering.pair_odds import log_odds
 from inference_lab.clustering.pair_weights import weight_of_odds
-from inference_lab.clustering.points import Points
 from inference_lab.clustering.supervision import Supervision
+from inference_lab.distortions.distortions import Distortion, SquaredEuclidean
+from inference_lab.distortions.points import Points
 from inference_lab.graph.arrays import FloatArray
 
 

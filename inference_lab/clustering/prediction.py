@@ -15,7 +15,6 @@ from sklearn.base import (
 )
 from sklearn.utils.validation import check_is_fitted
 
-from inference_lab.clustering.distortions import Distortion, as_distortion
 from inference_lab.clustering.em import HalfStep, Result
 from inference_lab.clustering.fit_inputs import (
     PAIR_ARGUMENTS,
@@ -24,11 +23,12 @@ from inference_lab.clustering.fit_inputs import (
     PointFormat,
     takes,
 )
-from inference_lab.clustering.points import Points
 from inference_lab.clustering.supervision import has_pairs, refuse_pairs, supervision_of
 from inference_lab.clustering.violations import Violations, share_kept, violations
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.pair_arrays import Pairs
+from inference_lab.distortions.distortions import Distortion, as_distortion
+from inference_lab.distortions.points import Points
 from inference_lab.formatting import warn
 from inference_lab.graph.arrays import FloatArray, IntArray
 

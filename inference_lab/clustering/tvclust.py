@@ -21,14 +21,12 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import kernel
-from inference_lab.clustering.distortions import SquaredEuclidean
 from inference_lab.clustering.dp_means import Pairs
 from inference_lab.clustering.em import HalfStep, Result
 from inference_lab.clustering.fit_inputs import FitArguments, read_fit, takes
 from inference_lab.clustering.hmrf import clamped
 from inference_lab.clustering.pair_odds import log_odds
 from inference_lab.clustering.paired_start import paired_kmeans
-from inference_lab.clustering.points import Points, whitened
 from inference_lab.clustering.prediction import CostPredictor, PairScore
 from inference_lab.clustering.starts import (
     AT_LEAST_ONE,
@@ -37,6 +35,8 @@ from inference_lab.clustering.starts import (
     generator_of,
 )
 from inference_lab.clustering.supervision import Supervision
+from inference_lab.distortions.distortions import SquaredEuclidean
+from inference_lab.distortions.points import Points, whitened
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import setting
 

@@ -14,13 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import lean_kernel
-from inference_lab.clustering.distortions import SquaredEuclidean
 from inference_lab.clustering.em import Fit, HalfStep, Result
 from inference_lab.clustering.fit_inputs import FitArguments, Weights, read_fit, takes
 from inference_lab.clustering.hmrf import clamped
 from inference_lab.clustering.initialisation import Init
 from inference_lab.clustering.paired_start import centroids_or_paired, weights_by_belief
-from inference_lab.clustering.points import Points, cheapest
 from inference_lab.clustering.prediction import CentroidPredictor, PairScore
 from inference_lab.clustering.starts import SharedSettings, best_of, generator_of
 from inference_lab.clustering.supervision import (
@@ -28,6 +26,8 @@ from inference_lab.clustering.supervision import (
 )
 from inference_lab.constraints.constraints import of_positive_weight
 from inference_lab.constraints.pair_arrays import refuse_hard
+from inference_lab.distortions.distortions import SquaredEuclidean
+from inference_lab.distortions.points import Points, cheapest
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import setting
 

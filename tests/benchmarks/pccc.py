@@ -32,11 +32,11 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.preprocessing import StandardScaler
 
 from inference_lab.clustering import ConstrainedGaussianMixture, PCKMeans
-from inference_lab.clustering.distortions import SquaredEuclidean
 from inference_lab.clustering.pair_weights import weight_of_odds
 from inference_lab.data.datasets import load
 from inference_lab.data.folders import DataNotFoundError
 from inference_lab.data.published import find_published
+from inference_lab.distortions.distortions import SquaredEuclidean
 from inference_lab.io._files import read_bytes
 
 #: Seed of the published pairs and sets, and of every fit.

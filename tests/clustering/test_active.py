@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_iris
 
 from inference_lab.clustering import ExploreConsolidate, PCKMeans
-from inference_lab.clustering.distortions import SquaredEuclidean
 from inference_lab.clustering.initialisation import initial_centroids
 from inference_lab.constraints import Constraints
+from inference_lab.distortions.distortions import SquaredEuclidean
 from inference_lab.results.scoring import pairwise_f
 
 

@@ -19,8 +19,8 @@ from inference_lab.clustering.e_step import ShareStep
 from inference_lab.clustering.em import maximise_expectation
 from inference_lab.clustering.hmrf import HMRF
 from inference_lab.clustering.mixture import GaussianComponents
-from inference_lab.clustering.points import whitened
 from inference_lab.constraints import Constraints
+from inference_lab.distortions.points import whitened
 from inference_lab.reports.patterns import four_clouds
 from inference_lab.results.scoring import matched_accuracy
 

@@ -20,11 +20,11 @@ from inference_lab.clustering import (
     RDPMeans,
     TVClust,
 )
-from inference_lab.clustering.distortions import SquaredEuclidean
 from inference_lab.clustering.pair_odds import USUAL_ODDS
 from inference_lab.clustering.pair_weights import weight_of_odds
 from inference_lab.constraints import Constraints
 from inference_lab.data.datasets import load
+from inference_lab.distortions.distortions import SquaredEuclidean
 
 KINDS = (PCKMeans, HMRFKMeans, MPCKMeans)
 #: Bundled with scikit-learn; features of wine and breast-cancer differ in scale by a thousand.

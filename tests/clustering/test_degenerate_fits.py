@@ -24,8 +24,8 @@ from inference_lab.clustering import (
     SizeConstrainedKMeans,
     TVClust,
 )
-from inference_lab.clustering.metric_learning import effective_rank
 from inference_lab.constraints import Constraints
+from inference_lab.distortions.metric_learning import effective_rank
 
 
 def two_groups() -> tuple[np.ndarray, Constraints]:

@@ -19,11 +19,11 @@ from inference_lab.clustering import (
     HMRFKMeans,
     PCKMeans,
 )
-from inference_lab.clustering.distortions import Cosine, IDivergence, SquaredEuclidean
 from inference_lab.clustering.e_step import LabelStep
 from inference_lab.clustering.hmrf import HMRF
-from inference_lab.clustering.metric_learning import Penalised, gradient
 from inference_lab.constraints import Constraints
+from inference_lab.distortions.distortions import Cosine, IDivergence, SquaredEuclidean
+from inference_lab.distortions.metric_learning import Penalised, gradient
 from inference_lab.solvers.icm import ICM
 
 

@@ -17,8 +17,8 @@ from inference_lab.clustering import (
     SquaredEuclidean,
     distortions,
 )
-from inference_lab.clustering.distortions import as_distortion
-from inference_lab.clustering.points import cluster_sums
+from inference_lab.distortions.distortions import as_distortion
+from inference_lab.distortions.points import cluster_sums
 
 
 def euclidean(x, mu, a):

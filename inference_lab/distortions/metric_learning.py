@@ -19,8 +19,8 @@ from typing import ClassVar, Literal, NamedTuple, get_args
 import numpy as np
 from scipy.special import xlogy
 
-from inference_lab.clustering.distortions import Cosine, Distortion, WeightedDistortion
-from inference_lab.clustering.points import Points, dense, own_squares, squares, weighted_sum
+from inference_lab.distortions.distortions import Cosine, Distortion, WeightedDistortion
+from inference_lab.distortions.points import Points, dense, own_squares, squares, weighted_sum
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import check_settings, setting
 

@@ -34,7 +34,7 @@ from typing import ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.clustering.points import (
+from inference_lab.distortions.points import (
     BLOCK,
     Points,
     cheapest,
