@@ -15,8 +15,8 @@ from inference_lab.clustering import (
     IDivergence,
     KullbackLeibler,
     SquaredEuclidean,
-    distortions,
 )
+from inference_lab.distortions import distortions
 from inference_lab.distortions.distortions import as_distortion
 from inference_lab.distortions.points import cluster_sums
 
