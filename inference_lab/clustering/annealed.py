@@ -12,14 +12,15 @@ from inference_lab.clustering.alpha_weights import AlphaMode, best_by_alpha
 from inference_lab.clustering.cluster_model import Model
 from inference_lab.clustering.e_step import LabelStep, ShareStep
 from inference_lab.clustering.em import Fit, Result, joined, maximise_expectation
-from inference_lab.clustering.fit_inputs import FitArguments, FitInputs, Weights, read_fit, takes
+from inference_lab.clustering.fit_inputs import FitInputs, Weights, read_fit, takes
 from inference_lab.clustering.hmrf import HMRF
 from inference_lab.clustering.mixture import ConstrainedGaussianMixture, GaussianComponents
+from inference_lab.clustering.pair_odds import log_odds_weights
 from inference_lab.clustering.pair_warnings import watch_hard
-from inference_lab.clustering.pair_weights import log_odds_weights, weight_of_odds
+from inference_lab.clustering.pair_weights import weight_of_odds
 from inference_lab.clustering.prediction import CentroidPredictor, PairScore
 from inference_lab.clustering.starts import SharedSettings, best_of, generator_of
-from inference_lab.clustering.supervision import Supervision, without_pairs
+from inference_lab.clustering.supervision import FitArguments, Supervision, without_pairs
 from inference_lab.constraints.pair_arrays import symmetric_matrix
 from inference_lab.contract import Solver
 from inference_lab.distortions.distortions import Distortion, as_distortion

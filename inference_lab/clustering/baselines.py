@@ -12,13 +12,14 @@ import numpy.typing as npt
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 from inference_lab.clustering.cluster_model import as_labels
 from inference_lab.clustering.em import Result
-from inference_lab.clustering.fit_inputs import FitArguments, FitInputs, Weights, read_fit, takes
+from inference_lab.clustering.fit_inputs import FitInputs, Weights, read_fit, takes
 from inference_lab.clustering.hmrf import clamped
 from inference_lab.clustering.initialisation import Init
 from inference_lab.clustering.paired_start import centroids_or_paired, weights_by_belief
 from inference_lab.clustering.prediction import CentroidPredictor, PairScore
 from inference_lab.clustering.starts import AT_LEAST_ONE, best_of, generator_of
 from inference_lab.clustering.supervision import (
+    FitArguments,
     Supervision,
     agreeing,
 )

@@ -20,12 +20,13 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from inference_lab.clustering.fit_inputs import PAIR_ARGUMENTS, check_word
+from inference_lab.clustering.fit_inputs import check_word
 from inference_lab.clustering.hmrf_kmeans import MPCKMeans, PCKMeans
 from inference_lab.clustering.mixture import ConstrainedGaussianMixture
 from inference_lab.clustering.pair_warnings import ContradictoryPairsWarning, watch_faults
 from inference_lab.clustering.prediction import LabellingMixin
 from inference_lab.clustering.supervision import (
+    PAIR_ARGUMENTS,
     refuse_pairs,
     supervision_of,
 )

@@ -22,21 +22,6 @@ def as_labels(assignment: Assignment) -> IntArray:
     return np.asarray(assignment, dtype=np.int64)
 
 
-@dataclass(frozen=True)
-class Coupling:
-    """Coupling of points by pairs.
-
-    ``rows`` are the points in ``terms``, which refer to them by their place in ``rows``. ``terms``
-    stays the same object while unchanged, to reuse graphs. ``sample_weight`` is (c,) or None,
-    ``alpha_weight`` the factor of these points in the free energy.
-    """
-
-    rows: IntArray
-    terms: Sequence[DiagonalTerms]
-    sample_weight: FloatArray | None = None
-    alpha_weight: float = 1.0
-
-
 class Model(ABC):
     """Parameters of clusters, the costs of points under them, and the steps that improve them.
 
@@ -111,3 +96,18 @@ class Model(ABC):
     def push_apart(self, share: float, rng: np.random.Generator) -> None:
         """Move each cluster by a share of the way to a random point, so that none coincide."""
         raise NotImplementedError(f"{type(self).__name__} cannot treat clusters that coincide")
+
+
+@dataclass(frozen=True)
+class Coupling:
+    """Coupling of points by pairs.
+
+    ``rows`` are the points in ``terms``, which refer to them by their place in ``rows``. ``terms``
+    stays the same object while unchanged, to reuse graphs. ``sample_weight`` is (c,) or None,
+    ``alpha_weight`` the factor of these points in the free energy.
+    """
+
+    rows: IntArray
+    terms: Sequence[DiagonalTerms]
+    sample_weight: FloatArray | None = None
+    alpha_weight: float = 1.0

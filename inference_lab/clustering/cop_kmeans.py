@@ -14,13 +14,13 @@ from inference_lab._numba import kernel
 from inference_lab.clustering.cluster_model import Assignment, Model, as_labels
 from inference_lab.clustering.e_step import Expectation
 from inference_lab.clustering.em import Fit, maximise_expectation
-from inference_lab.clustering.fit_inputs import FitArguments, FitInputs, read_fit, takes
+from inference_lab.clustering.fit_inputs import FitInputs, read_fit, takes
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters, clamped
 from inference_lab.clustering.initialisation import Init, group_centroids, initial_centroids
 from inference_lab.clustering.pair_warnings import ConstraintsNotMetWarning
 from inference_lab.clustering.prediction import CentroidPredictor, PairScore
 from inference_lab.clustering.starts import AT_LEAST_ONE, generator_of
-from inference_lab.clustering.supervision import Supervision, without_pairs
+from inference_lab.clustering.supervision import FitArguments, Supervision, without_pairs
 from inference_lab.clustering.violations import violations
 from inference_lab.constraints.constraints import of_positive_weight
 from inference_lab.constraints.hard_pairs import contradiction

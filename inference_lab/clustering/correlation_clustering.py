@@ -14,10 +14,10 @@ from sklearn.utils.validation import validate_data
 from inference_lab.algorithms.multicut.bounds import packing_bound
 from inference_lab.algorithms.multicut.hard_edges import contracted, priced
 from inference_lab.algorithms.multicut.local_search import annealed, can_anneal, first_partition
-from inference_lab.clustering.fit_inputs import PAIR_ARGUMENTS
 from inference_lab.clustering.pair_warnings import watch_hard, watch_repeats
 from inference_lab.clustering.prediction import LabellingMixin
 from inference_lab.clustering.supervision import (
+    PAIR_ARGUMENTS,
     names_in_pairs,
     refuse_pairs,
     supervision_of,

@@ -20,7 +20,7 @@ import numpy as np
 
 from inference_lab._numba import kernel
 from inference_lab.clustering.em import HalfStep, Result
-from inference_lab.clustering.fit_inputs import FitArguments, read_fit, takes
+from inference_lab.clustering.fit_inputs import read_fit, takes
 from inference_lab.clustering.hmrf import clamped
 from inference_lab.clustering.initialisation import centre_of, group_centroids
 from inference_lab.clustering.pair_odds import USUAL_ODDS, log_odds
@@ -28,7 +28,7 @@ from inference_lab.clustering.pair_weights import weight_of_odds
 from inference_lab.clustering.paired_start import paired_kmeans
 from inference_lab.clustering.prediction import CentroidPredictor, PairScore
 from inference_lab.clustering.starts import SharedSettings, best_of, generator_of
-from inference_lab.clustering.supervision import Supervision
+from inference_lab.clustering.supervision import FitArguments, Supervision
 from inference_lab.clustering.violations import violations
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.pair_arrays import refuse_hard

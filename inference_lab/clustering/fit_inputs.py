@@ -6,19 +6,20 @@ import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypedDict, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
-import numpy.typing as npt
+from scipy.sparse import csr_array, issparse
 from sklearn.utils.validation import validate_data
 
-from inference_lab.clustering.pair_warnings import watch_faults, watch_nothing
+from inference_lab.clustering.pair_odds import log_odds
+from inference_lab.clustering.pair_warnings import PairWeightWarning, watch_faults
 from inference_lab.clustering.supervision import Supervision, refuse_pairs, supervision_of
 from inference_lab.constraints import Constraints, SampleIds
 from inference_lab.constraints.constraints import selected
-from inference_lab.constraints.pair_arrays import Pairs
 from inference_lab.distortions.distortions import Distortion
-from inference_lab.distortions.points import Points, is_sparse
+from inference_lab.distortions.points import Points
+from inference_lab.formatting import warn
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import check_settings
 
@@ -31,27 +32,6 @@ SMALLEST_VALUE = 1e-145
 #: A weight of each pair or of all, by the name of the argument.
 Weights = Mapping[str, float | FloatArray]
 
-
-class PairArguments(TypedDict, total=False):
-    """Arguments of ``fit`` that give pairs."""
-
-    must_link: Pairs | None
-    cannot_link: Pairs | None
-    pairs: Any
-    ml_weight: npt.ArrayLike | Literal["auto"] | None
-    cl_weight: npt.ArrayLike | Literal["auto"] | None
-    sample_ids: npt.ArrayLike | None
-
-
-class FitArguments(PairArguments, total=False):
-    """Arguments of ``fit`` besides the data, the same for all estimators that take pairs."""
-
-    partial_labels: npt.ArrayLike | None
-    sample_weight: npt.ArrayLike | None
-
-
-#: The names of the arguments that give pairs.
-PAIR_ARGUMENTS = tuple(PairArguments.__annotations__)
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -104,12 +84,12 @@ def read_fit(
     above, `few_points` fewer points than clusters. The format of the points is stored for
     `predict`.
     """
-    refuse_pairs(y, X, estimator)
     check_settings(estimator)
     # A certificate belongs to the last fit only.
     vars(estimator).pop("certificate_", None)
     format_ = PointFormat(distortion, distortion.accepts_sparse and not estimator._dense)
     points, dtype = format_.read(estimator, X, reset=True)
+    refuse_pairs(y, X, estimator)
     supervision = supervision_of(
         # Frames name their rows; other data may have no length before they are read.
         X if hasattr(X, "iloc") else points,
@@ -125,7 +105,7 @@ def read_fit(
     some = points
     if rows.size < points.shape[0]:
         some, supervision = points[rows], supervision.only(rows)
-    if centred and distortion.translation_invariant and not is_sparse(points):
+    if centred and distortion.translation_invariant and not issparse(points):
         weight = supervision.sample_weight_or_ones
         format_ = replace(format_, origin=weight @ some / weight.sum())
     if estimator.n_clusters > rows.size and not few_points:
@@ -163,9 +143,7 @@ class PointFormat:
         )
         dtype = points.dtype
         points = points.astype(np.float64, copy=False)
-        if is_sparse(points):
-            from scipy.sparse import csr_array
-
+        if issparse(points):
             points = csr_array(points)
         refuse_sizes(points)
         self.distortion.check(points)
@@ -229,7 +207,7 @@ class FitInputs:
             )
         all_weights = weights(self.points, supervision)
         chosen = {name: all_weights[name] for name in supervision.auto}
-        watch_nothing(supervision.constraints, chosen)
+        _watch_nothing(supervision.constraints, chosen)
         return replace(supervision, constraints=supervision.constraints.with_weights(**chosen))
 
     def centred_init(self, init: Any) -> Any:
@@ -284,6 +262,23 @@ class FitInputs:
     @property
     def _others(self) -> IntArray:
         return np.setdiff1d(np.arange(self.all_points.shape[0]), self.rows)
+
+
+def _watch_nothing(constraints: Constraints, weights: Weights) -> None:
+    """Warn if "auto" gives pairs no weight."""
+    pairs = {"ml_weight": constraints.must_link, "cl_weight": constraints.cannot_link}
+    idle = [name for name, weight in weights.items() if len(pairs[name]) and not np.any(weight)]
+    if idle:
+        why = (
+            "as many pairs contradict others as agree with them"
+            if log_odds(constraints) == 0.0
+            else "points do not differ within clusters, or PCKMeans violates all of them"
+        )
+        warn(
+            f"{' and '.join(idle)} = 'auto' is 0, since {why}: these pairs do not count; give "
+            "numbers",
+            PairWeightWarning,
+        )
 
 
 def check_word(name: str, value: str, allowed: Collection[str]) -> None:

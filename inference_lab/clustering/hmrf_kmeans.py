@@ -12,21 +12,15 @@ import numpy.typing as npt
 
 from inference_lab.clustering.e_step import AssignmentStep, LabelStep
 from inference_lab.clustering.em import Fit, maximise_expectation
-from inference_lab.clustering.fit_inputs import (
-    FitArguments,
-    FitInputs,
-    Weights,
-    check_word,
-    read_fit,
-    takes,
-)
+from inference_lab.clustering.fit_inputs import FitInputs, Weights, check_word, read_fit, takes
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters, Penalty
 from inference_lab.clustering.initialisation import Init, initial_centroids
+from inference_lab.clustering.pair_odds import log_odds_weights
 from inference_lab.clustering.pair_warnings import watch_components, watch_hard, watch_weight
-from inference_lab.clustering.pair_weights import log_odds_weights, weight_of_odds
+from inference_lab.clustering.pair_weights import weight_of_odds
 from inference_lab.clustering.prediction import CentroidPredictor, PairScore
 from inference_lab.clustering.starts import SharedSettings, best_of, generator_of
-from inference_lab.clustering.supervision import Supervision
+from inference_lab.clustering.supervision import FitArguments, Supervision
 from inference_lab.contract import Solver
 from inference_lab.distortions.distortions import Distortion, as_distortion
 from inference_lab.distortions.metric_learning import (

@@ -28,12 +28,13 @@ from inference_lab._numba import kernel as compiled
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 from inference_lab.clustering.cluster_model import as_labels
 from inference_lab.clustering.em import HalfStep, Result
-from inference_lab.clustering.fit_inputs import FitArguments, Weights, check_word, read_fit, takes
-from inference_lab.clustering.pair_weights import log_odds_weights
+from inference_lab.clustering.fit_inputs import Weights, check_word, read_fit, takes
+from inference_lab.clustering.pair_odds import log_odds_weights
 from inference_lab.clustering.paired_start import paired_kmeans
 from inference_lab.clustering.prediction import CostPredictor, PairScore
 from inference_lab.clustering.starts import SharedSettings, best_of, generator_of
 from inference_lab.clustering.supervision import (
+    FitArguments,
     Supervision,
     agreeing,
     read_partial_labels,

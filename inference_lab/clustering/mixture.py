@@ -14,15 +14,15 @@ from inference_lab.clustering.alpha_weights import AlphaMode, best_by_alpha
 from inference_lab.clustering.cluster_model import Assignment, Model
 from inference_lab.clustering.e_step import ShareStep
 from inference_lab.clustering.em import Fit, maximise_expectation
-from inference_lab.clustering.fit_inputs import FitArguments, Weights, read_fit, takes
+from inference_lab.clustering.fit_inputs import Weights, read_fit, takes
 from inference_lab.clustering.hmrf import clamped
 from inference_lab.clustering.initialisation import Init, initial_centroids, pushed_apart
+from inference_lab.clustering.pair_odds import log_odds_weights
 from inference_lab.clustering.pair_warnings import watch_hard
-from inference_lab.clustering.pair_weights import log_odds_weights
 from inference_lab.clustering.paired_start import paired_kmeans
 from inference_lab.clustering.prediction import CostPredictor, PairScore
 from inference_lab.clustering.starts import SharedSettings, best_of, generator_of
-from inference_lab.clustering.supervision import Supervision, refuse_pairs
+from inference_lab.clustering.supervision import FitArguments, Supervision, refuse_pairs
 from inference_lab.clustering.violations import violations
 from inference_lab.contract import Solver
 from inference_lab.distortions.distortions import SquaredEuclidean

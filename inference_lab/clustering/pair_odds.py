@@ -7,9 +7,11 @@ Disagreement with held-out pairs is not a better estimate: over six data sets, w
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
+from inference_lab.clustering.supervision import Supervision
 from inference_lab.clustering.violations import violations
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.pairs import pairs_outside
@@ -50,3 +52,9 @@ def log_odds(constraints: Constraints) -> float:
     """Return the log-odds that a pair is right, at least zero."""
     share = wrong_share(constraints)
     return math.log((1.0 - share) / share)
+
+
+def log_odds_weights(supervision: Supervision, units: Mapping[str, float]) -> Mapping[str, float]:
+    """Return the log-odds that a pair is right, times the unit of costs of each kind of pairs."""
+    odds = log_odds(supervision.constraints)
+    return {name: odds * unit for name, unit in units.items()}

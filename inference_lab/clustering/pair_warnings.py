@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from inference_lab.clustering.pair_odds import USUAL_ODDS, log_odds
+from inference_lab.clustering.pair_odds import USUAL_ODDS
 from inference_lab.clustering.violations import violated
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.constraints import selected
@@ -84,23 +84,6 @@ def watch_repeats(constraints: Constraints, n_repeated: int) -> None:
     if n_repeated:
         sentence = pair_faults(constraints, n_repeated)[RepeatedPairsWarning]
         warn(sentence, RepeatedPairsWarning)
-
-
-def watch_nothing(constraints: Constraints, weights: Mapping[str, Any]) -> None:
-    """Warn if "auto" gives pairs no weight."""
-    pairs = {"ml_weight": constraints.must_link, "cl_weight": constraints.cannot_link}
-    idle = [name for name, weight in weights.items() if len(pairs[name]) and not np.any(weight)]
-    if idle:
-        why = (
-            "as many pairs contradict others as agree with them"
-            if log_odds(constraints) == 0.0
-            else "points do not differ within clusters, or PCKMeans violates all of them"
-        )
-        warn(
-            f"{' and '.join(idle)} = 'auto' is 0, since {why}: these pairs do not count; give "
-            "numbers",
-            PairWeightWarning,
-        )
 
 
 def watch_weight(constraints: Constraints, costs: FloatArray, unit: float) -> None:

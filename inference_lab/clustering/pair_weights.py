@@ -1,24 +1,13 @@
-"""Weights of pairs that are "auto": log-odds on the scale of the costs."""
+"""The unit of weights that are "auto": the cost of a unit of log-probability."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 import numpy as np
 
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
-from inference_lab.clustering.fit_inputs import Weights
-from inference_lab.clustering.pair_odds import log_odds
-from inference_lab.clustering.supervision import Supervision
 from inference_lab.distortions.distortions import Distortion
 from inference_lab.distortions.points import Points
 from inference_lab.graph.arrays import FloatArray
-
-
-def log_odds_weights(supervision: Supervision, units: Mapping[str, float]) -> Weights:
-    """Return the log-odds that a pair is right, times the unit of costs of each kind of pairs."""
-    odds = log_odds(supervision.constraints)
-    return {name: odds * unit for name, unit in units.items()}
 
 
 def weight_of_odds(

@@ -16,14 +16,14 @@ from sklearn.base import (
 from sklearn.utils.validation import check_is_fitted
 
 from inference_lab.clustering.em import HalfStep, Result
-from inference_lab.clustering.fit_inputs import (
+from inference_lab.clustering.fit_inputs import FitInputs, PointFormat, takes
+from inference_lab.clustering.supervision import (
     PAIR_ARGUMENTS,
     FitArguments,
-    FitInputs,
-    PointFormat,
-    takes,
+    has_pairs,
+    refuse_pairs,
+    supervision_of,
 )
-from inference_lab.clustering.supervision import has_pairs, refuse_pairs, supervision_of
 from inference_lab.clustering.violations import Violations, share_kept, violations
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.pair_arrays import Pairs

@@ -13,8 +13,9 @@ from inference_lab._numba import kernel
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 from inference_lab.clustering.cluster_model import Assignment, Model, as_labels
 from inference_lab.clustering.e_step import Expectation
-from inference_lab.clustering.fit_inputs import PAIR_ARGUMENTS, PairArguments, takes
+from inference_lab.clustering.fit_inputs import takes
 from inference_lab.clustering.hmrf import HMRF
+from inference_lab.clustering.supervision import PAIR_ARGUMENTS, PairArguments
 from inference_lab.clustering.violations import violations
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.hard_pairs import InfeasibleConstraintsError

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping, Sized
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -18,15 +18,37 @@ from inference_lab.clustering.folds import Fold, n_rows, origin_of_rows
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.centroids import numbered_like
 from inference_lab.constraints.frames import from_frame, index_ids, names_in
-from inference_lab.constraints.pair_arrays import missing, pair_array
+from inference_lab.constraints.pair_arrays import Pairs, missing, pair_array
 from inference_lab.constraints.pairs import pairs_outside, whole_numbers
 from inference_lab.constraints.sample_ids import SampleIds, refuse_cut, rows_of_pairs
 from inference_lab.graph.arrays import FloatArray, IntArray
 
 _KINDS = ("must_link", "cannot_link")
 _WEIGHTS = ("ml_weight", "cl_weight")
+
+
+class PairArguments(TypedDict, total=False):
+    """Arguments of ``fit`` that give pairs."""
+
+    must_link: Pairs | None
+    cannot_link: Pairs | None
+    pairs: Any
+    ml_weight: npt.ArrayLike | Literal["auto"] | None
+    cl_weight: npt.ArrayLike | Literal["auto"] | None
+    sample_ids: npt.ArrayLike | None
+
+
+class FitArguments(PairArguments, total=False):
+    """Arguments of ``fit`` besides the data, the same for all estimators that take pairs."""
+
+    partial_labels: npt.ArrayLike | None
+    sample_weight: npt.ArrayLike | None
+
+
+#: The names of the arguments that give pairs.
+PAIR_ARGUMENTS = tuple(PairArguments.__annotations__)
 #: All arguments of ``fit`` but X.
-_ARGUMENTS = (*_KINDS, "pairs", *_WEIGHTS, "sample_ids", "y", "partial_labels", "sample_weight")
+_ARGUMENTS = ("y", *FitArguments.__annotations__)
 
 
 @dataclass(frozen=True)

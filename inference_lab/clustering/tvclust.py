@@ -23,7 +23,7 @@ import numpy.typing as npt
 from inference_lab._numba import kernel
 from inference_lab.clustering.dp_means import Pairs
 from inference_lab.clustering.em import HalfStep, Result
-from inference_lab.clustering.fit_inputs import FitArguments, read_fit, takes
+from inference_lab.clustering.fit_inputs import read_fit, takes
 from inference_lab.clustering.hmrf import clamped
 from inference_lab.clustering.pair_odds import log_odds
 from inference_lab.clustering.paired_start import paired_kmeans
@@ -34,7 +34,7 @@ from inference_lab.clustering.starts import (
     best_of,
     generator_of,
 )
-from inference_lab.clustering.supervision import Supervision
+from inference_lab.clustering.supervision import FitArguments, Supervision
 from inference_lab.distortions.distortions import SquaredEuclidean
 from inference_lab.distortions.points import Points, whitened
 from inference_lab.graph.arrays import FloatArray, IntArray

@@ -15,13 +15,14 @@ import numpy.typing as npt
 
 from inference_lab._numba import lean_kernel
 from inference_lab.clustering.em import Fit, HalfStep, Result
-from inference_lab.clustering.fit_inputs import FitArguments, Weights, read_fit, takes
+from inference_lab.clustering.fit_inputs import Weights, read_fit, takes
 from inference_lab.clustering.hmrf import clamped
 from inference_lab.clustering.initialisation import Init
 from inference_lab.clustering.paired_start import centroids_or_paired, weights_by_belief
 from inference_lab.clustering.prediction import CentroidPredictor, PairScore
 from inference_lab.clustering.starts import SharedSettings, best_of, generator_of
 from inference_lab.clustering.supervision import (
+    FitArguments,
     Supervision,
 )
 from inference_lab.constraints.constraints import of_positive_weight
