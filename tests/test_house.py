@@ -17,6 +17,7 @@ from house import (
     code_lines,
     core,
     core_size,
+    functions,
     functions_of,
     imported,
     lines_of,
@@ -63,6 +64,29 @@ def test_core_keeps_to_its_head_room():
     lines, count = core_size()
     assert lines <= MOST_CORE_LINES, f"{lines} lines of code in {sorted(core())}"
     assert count <= MOST_CORE_MODULES, sorted(core())
+
+
+def test_each_fit_is_a_page():
+    """Its steps are named in one place, and the bases that estimators share are small."""
+    fits = {name: lines for lines, name in functions() if re.match(r"clustering\..*\.fit$", name)}
+    assert len(fits) > 15
+    assert {name: lines for name, lines in fits.items() if lines > 35} == {}
+    bases = [
+        node for node in modules()["clustering.prediction"].body if isinstance(node, ast.ClassDef)
+    ]
+    for base in bases:
+        assert sum(isinstance(node, ast.FunctionDef) for node in base.body) <= 12, base.name
+
+
+def test_no_warning_counts_its_callers():
+    """`formatting.warn` finds the line of the user, at any depth."""
+    with_levels = [
+        name
+        for name, tree in modules().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.keyword) and node.arg == "stacklevel"
+    ]
+    assert with_levels == ["formatting"]
 
 
 def test_lines_are_counted_as_a_reader_counts_them():

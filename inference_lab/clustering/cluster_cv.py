@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +20,14 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from inference_lab.clustering.fit_inputs import check_word
+from inference_lab.clustering.fit_inputs import check_word, takes
 from inference_lab.clustering.hmrf_kmeans import MPCKMeans, PCKMeans
 from inference_lab.clustering.mixture import ConstrainedGaussianMixture
 from inference_lab.clustering.pair_warnings import ContradictoryPairsWarning, watch_faults
 from inference_lab.clustering.prediction import LabellingMixin
 from inference_lab.clustering.supervision import (
     PAIR_ARGUMENTS,
+    PairArguments,
     refuse_pairs,
     supervision_of,
 )
@@ -34,7 +35,6 @@ from inference_lab.clustering.tvclust import TVClust
 from inference_lab.clustering.violations import violations
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.constraints import of_positive_weight, selected
-from inference_lab.constraints.pair_arrays import Pairs
 from inference_lab.constraints.pairs import codes_of
 from inference_lab.formatting import warn
 from inference_lab.graph.arrays import FloatArray, IntArray
@@ -437,18 +437,8 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
 
     __metadata_request__fit: ClassVar = dict.fromkeys(PAIR_ARGUMENTS, True)
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        must_link: Pairs | None = None,
-        cannot_link: Pairs | None = None,
-        pairs: Any = None,
-        ml_weight: npt.ArrayLike | Literal["auto"] | None = None,
-        cl_weight: npt.ArrayLike | Literal["auto"] | None = None,
-        sample_ids: npt.ArrayLike | None = None,
-    ) -> Self:
+    @takes(PairArguments)
+    def fit(self, X: Any, y: Any = None, **arguments: Unpack[PairArguments]) -> Self:
         """Choose a candidate, and cluster the points.
 
         Parameters
@@ -481,14 +471,6 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
         numbers = self._numbers()
         points = validate_data(self, X, dtype=[np.float64, np.float32])
         candidates = self._candidates(points)
-        arguments = {
-            "must_link": must_link,
-            "cannot_link": cannot_link,
-            "pairs": pairs,
-            "ml_weight": ml_weight,
-            "cl_weight": cl_weight,
-            "sample_ids": sample_ids,
-        }
         supervision = supervision_of(X, arguments, allow_auto=True)
         watch_faults(supervision.constraints, supervision.n_repeated)
         self.constraints_ = of_positive_weight(supervision.constraints)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
@@ -14,10 +13,12 @@ from sklearn.utils.validation import validate_data
 from inference_lab.algorithms.multicut.bounds import packing_bound
 from inference_lab.algorithms.multicut.hard_edges import contracted, priced
 from inference_lab.algorithms.multicut.local_search import annealed, can_anneal, first_partition
+from inference_lab.clustering.fit_inputs import takes
 from inference_lab.clustering.pair_warnings import watch_hard, watch_repeats
 from inference_lab.clustering.prediction import LabellingMixin
 from inference_lab.clustering.supervision import (
     PAIR_ARGUMENTS,
+    PairArguments,
     names_in_pairs,
     refuse_pairs,
     supervision_of,
@@ -25,7 +26,6 @@ from inference_lab.clustering.supervision import (
 from inference_lab.clustering.violations import Violations, violations
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.hard_pairs import contradiction, contradiction_within, infeasible
-from inference_lab.constraints.pair_arrays import Pairs
 from inference_lab.graph.arrays import IntArray
 from inference_lab.specs.settings import check_settings, setting
 
@@ -102,18 +102,8 @@ class CorrelationClustering(LabellingMixin, BaseEstimator):  # type: ignore[misc
     # With scikit-learn's metadata routing, pipelines then pass pairs on without a request.
     __metadata_request__fit: ClassVar = dict.fromkeys(PAIR_ARGUMENTS, True)
 
-    def fit(
-        self,
-        X: Any = None,
-        y: Any = None,
-        *,
-        must_link: Pairs | None = None,
-        cannot_link: Pairs | None = None,
-        pairs: Any = None,
-        ml_weight: npt.ArrayLike | None = None,
-        cl_weight: npt.ArrayLike | None = None,
-        sample_ids: npt.ArrayLike | None = None,
-    ) -> Self:
+    @takes(PairArguments)
+    def fit(self, X: Any = None, y: Any = None, **arguments: Unpack[PairArguments]) -> Self:
         """Partition the points.
 
         Parameters
@@ -153,14 +143,7 @@ class CorrelationClustering(LabellingMixin, BaseEstimator):  # type: ignore[misc
         """
         check_settings(self)
         refuse_pairs(y, X, self)
-        given = {
-            "must_link": must_link,
-            "cannot_link": cannot_link,
-            "pairs": pairs,
-            "ml_weight": ml_weight,
-            "cl_weight": cl_weight,
-            "sample_ids": sample_ids,
-        }
+        given: dict[str, Any] = dict.fromkeys(PAIR_ARGUMENTS) | dict(arguments)
         if X is None:
             given = names_in_pairs(given)
             n = len(given["sample_ids"])
@@ -169,7 +152,7 @@ class CorrelationClustering(LabellingMixin, BaseEstimator):  # type: ignore[misc
         supervision = supervision_of(given["sample_ids"] if X is None else X, given)
         watch_repeats(supervision.constraints, supervision.n_repeated)
         names = given["sample_ids"]
-        if names is None and pairs is not None and hasattr(X, "iloc"):
+        if names is None and given["pairs"] is not None and hasattr(X, "iloc"):
             names = X.index
         self.sample_ids_ = np.arange(n) if names is None else np.asarray(names)
         self._partition(supervision.constraints, n)

@@ -44,13 +44,13 @@ def takes(arguments: Any) -> Callable[[Method], Method]:
 
     def with_signature(method: Method) -> Method:
         @functools.wraps(method)
-        def checked(self: Any, X: Any, y: Any = None, **keywords: Any) -> Any:
+        def checked(self: Any, *data: Any, **keywords: Any) -> Any:
             unknown = [name for name in keywords if name not in signature.parameters]
             if unknown:
                 raise TypeError(
                     f"{type(self).__name__}.fit() got an unexpected keyword argument {unknown[0]!r}"
                 )
-            return method(self, X, y, **keywords)
+            return method(self, *data, **keywords)
 
         *first, _ = inspect.signature(method).parameters.values()
         named = [

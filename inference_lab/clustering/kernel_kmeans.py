@@ -125,7 +125,7 @@ class _Sums:
         self.by_point = cluster_sums(objective.matrix, labels, k)
         own = self.by_point[labels, np.arange(n)]
         self.within = cluster_sizes(labels, k, own)
-        self.sizes = cluster_sizes(labels, k, objective.weights)
+        self.sizes = cluster_sizes(labels, k, objective.sample_weight)
         self.counts = np.bincount(labels, minlength=k)
         self.objective = objective.constant - float((self.within / self.sizes).sum())
 
@@ -133,20 +133,21 @@ class _Sums:
 class KernelObjective:
     """The objective ``c - sum_h q_h / s_h``, with its batch steps and single moves.
 
-    `matrix` is ``M``, `weights` ``a``; no step changes the labels in `known` (-1 for free points).
+    `matrix` is ``M``, `sample_weight` ``a``; no step changes the labels in `known`, -1 for free
+    points.
     """
 
     def __init__(
         self,
         matrix: Points,
-        weights: FloatArray,
+        sample_weight: FloatArray,
         constant: float,
         n_clusters: int,
         known: IntArray,
     ) -> None:
         self.matrix = matrix
         self.known = known
-        self.weights = weights
+        self.sample_weight = sample_weight
         self.constant = constant
         self.n_clusters = n_clusters
         # A copy, because kernels would be compiled anew for the type of a strided view.
@@ -162,7 +163,7 @@ class KernelObjective:
 
     def scaled(self) -> Points:
         """Return ``M_ij / sqrt(a_i a_j)``, whose eigenvalues bound the objective."""
-        return _scaled(self.matrix, 1.0 / np.sqrt(self.weights))
+        return _scaled(self.matrix, 1.0 / np.sqrt(self.sample_weight))
 
     def batch(self, labels: IntArray, sums: _Sums) -> IntArray:
         """Return the nearest mean of each point, in the space of ``M / (a a')``.
@@ -172,12 +173,12 @@ class KernelObjective:
         everyone = np.arange(len(labels))
         inverse = 1.0 / sums.sizes
         costs = sums.by_point * (-2.0 * inverse[:, np.newaxis])
-        costs /= self.weights
+        costs /= self.sample_weight
         costs += (sums.within * inverse**2)[:, np.newaxis]
         best = costs.argmin(axis=0)
         own = costs[labels, everyone]
         found = np.where((costs[best, everyone] < own) & (self.known < 0), best, labels)
-        distance = self.diagonal / self.weights**2 + own
+        distance = self.diagonal / self.sample_weight**2 + own
         return self.filled(found, distance)
 
     def filled(self, labels: IntArray, priority: FloatArray) -> IntArray:
@@ -192,7 +193,7 @@ class KernelObjective:
         moves = single_moves(
             *self._arrays,
             self.diagonal,
-            self.weights,
+            self.sample_weight,
             rng.permutation(np.flatnonzero(self.known < 0)),
             found,
             sums.by_point.copy(),
@@ -534,7 +535,7 @@ def _spectral(objective: KernelObjective, rng: np.random.Generator) -> IntArray:
         vectors = eigh(dense(matrix), subset_by_index=(n - k, n - 1))[1]
     else:
         vectors = eigsh(matrix, k=k, which="LA", v0=rng.normal(size=n))[1]
-    rows = vectors / np.sqrt(objective.weights)[:, np.newaxis]
+    rows = vectors / np.sqrt(objective.sample_weight)[:, np.newaxis]
     return BregmanKMeans(k, n_init=5, random_state=rng).fit(rows).labels_
 
 

@@ -166,7 +166,8 @@ def test_a_batch_step_goes_to_the_nearest_weighted_mean() -> None:
     supervision = supervision_of(points, c.fit_params() | {"sample_weight": counts})
     trace = KernelHMRFKMeans(4)._objective(rbf_kernel(points), supervision)
     rng = np.random.default_rng(0)
-    values, vectors = np.linalg.eigh(trace.matrix / np.outer(trace.weights, trace.weights))
+    weight = trace.sample_weight
+    values, vectors = np.linalg.eigh(trace.matrix / np.outer(weight, weight))
     features = vectors * np.sqrt(np.abs(values))
     changes = 0
     for _ in range(10):
@@ -175,7 +176,7 @@ def test_a_batch_step_goes_to_the_nearest_weighted_mean() -> None:
         labels[rng.choice(150, size=10, replace=False)] = 0
         means = np.array(
             [
-                np.average(features[labels == h], axis=0, weights=trace.weights[labels == h])
+                np.average(features[labels == h], axis=0, weights=weight[labels == h])
                 for h in range(4)
             ]
         )
