@@ -54,7 +54,7 @@ pytest:
 
 # The rooms whose code and tests touch other libraries most, which are newer on a newer Python.
 rooms:
-	$(pytest) $(addprefix tests/,constraints data processes harness certificates clustering)
+	$(pytest) $(addprefix tests/,constraints data processes harness distortions certificates clustering)
 
 newest: $(VENV)/.dev
 	@$(MAKE) --no-print-directory --jobs 2 types rooms
