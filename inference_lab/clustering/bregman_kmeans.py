@@ -115,12 +115,26 @@ class BregmanKMeans(SharedSettings, CentroidPredictor):
         self._set_fit(inputs, self._best_start(inputs))
         return self
 
-    def _read(self, X: Any, y: Any, *, default_weight: float = 1.0, **arguments: Any) -> FitInputs:
+    def _read(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        default_weight: float = 1.0,
+        labels_in_y: bool = False,
+        **arguments: Any,
+    ) -> FitInputs:
         """Validate the input of a fit."""
         if isinstance(self.init, str):
             check_word("init", self.init, ("k-means++", "random", "perturbed"))
         return read_fit(
-            self, X, y, arguments, as_distortion(self.distortion), default_weight=default_weight
+            self,
+            X,
+            y,
+            arguments,
+            as_distortion(self.distortion),
+            default_weight=default_weight,
+            labels_in_y=labels_in_y,
         )
 
     def _best_start(

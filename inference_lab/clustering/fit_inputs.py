@@ -75,14 +75,15 @@ def read_fit(
     *,
     centred: bool = True,
     default_weight: float | Literal["auto"] = 1.0,
+    labels_in_y: bool = True,
     any_label: bool = False,
     few_points: bool = False,
 ) -> FitInputs:
     """Validate settings, data and supervision of a fit, and drop the points of weight zero.
 
-    Points are centred where that changes no cost. `any_label` accepts labels of ``n_clusters`` and
-    above, `few_points` fewer points than clusters. The format of the points is stored for
-    `predict`.
+    Points are centred where that changes no cost. Without `labels_in_y`, `y` is ignored.
+    `any_label` accepts labels of ``n_clusters`` and above, `few_points` fewer points than clusters.
+    The format of the points is stored for `predict`.
     """
     check_settings(estimator)
     # A certificate belongs to the last fit only.
@@ -93,7 +94,7 @@ def read_fit(
     supervision = supervision_of(
         # Frames name their rows; other data may have no length before they are read.
         X if hasattr(X, "iloc") else points,
-        {**arguments, "y": y},
+        {**arguments, "y": y if labels_in_y else None},
         n_clusters=None if any_label else estimator.n_clusters,
         default_weight=default_weight,
         allow_auto=True,

@@ -96,7 +96,9 @@ class SeededKMeans(BregmanKMeans):
         >>> SeededKMeans(2).fit(X, [0, -1, 1, 1, -1]).labels_.tolist()
         [0, 0, 0, 1, 1]
         """
-        inputs = self._read(X, y, partial_labels=partial_labels, sample_weight=sample_weight)
+        inputs = self._read(
+            X, y, labels_in_y=True, partial_labels=partial_labels, sample_weight=sample_weight
+        )
         if y is not None and partial_labels is None and partly_labelled(y) is None:
             warn(
                 "y marks no point as unlabelled, by the integer -1, and is ignored, as the true "

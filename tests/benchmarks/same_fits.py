@@ -174,6 +174,8 @@ def supervision(name: str, data: Data, seed: int) -> dict[str, Any]:
         case "labels":
             known = np.where((rng.random(n) < 0.15) & (classes < 3), classes, -1)
             return given | {"partial_labels": known}
+        case "y":
+            return {"y": np.where((rng.random(n) < 0.15) & (classes < 3), classes, -1)}
         case "weights":
             return given | {"sample_weight": rng.integers(0, 3, size=n).astype(float)}
         case "names":
@@ -219,6 +221,9 @@ def cases() -> Iterator[Case]:
             for data in ("iris", "wine", "blobs", "few"):
                 for name in ("none", "labels", "weights"):
                     yield Case(kind, settings, data, name, 0)
+    for kind, several in (PAIRED | ALONE).items():
+        for settings in several:
+            yield Case(kind, settings, "iris", "y", 0)
 
 
 def digest(value: Any) -> Any:
@@ -265,7 +270,7 @@ def fitted(case: Case, data: Data) -> dict[str, Any]:
         arguments = {
             name: value
             for name, value in arguments.items()
-            if name == "sample_weight"
+            if name in ("sample_weight", "y")
             or (name == "partial_labels" and case.kind in ("SeededKMeans", "ConstrainedKMeans"))
         }
     if case.kind == "SizeConstrainedKMeans":

@@ -275,3 +275,17 @@ def test_pairs_of_rows_are_taken_where_rows_keep_their_numbers():
     assert search.fit(POINTS, must_link=[(0, 1)]).best_score_ < 0
     no_pairs = GridSearchCV(PCKMeans(3), {"max_iter": [1]}, cv=3)
     no_pairs.fit(POINTS, must_link=np.empty((0, 2), dtype=int), cannot_link=[])
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_y_holds_labels_where_fit_takes_labels_only(kind: Any) -> None:
+    """Elsewhere it is ignored, as by scikit-learn, also where it marks points without a label."""
+    y = np.where(np.arange(24) % 5 == 0, 2 - TRUTH, -1)
+    labels = made(kind, min_size=1).fit(POINTS, y).labels_
+    if "partial_labels" in inspect.signature(kind.fit).parameters:
+        expected = made(kind).fit(POINTS, partial_labels=y).labels_
+    else:
+        expected = made(kind).fit(POINTS).labels_
+        # Values that are no clusters are no error there.
+        assert (made(kind).fit(POINTS, 100 * y).labels_ == expected).all()
+    assert labels.tolist() == expected.tolist()
