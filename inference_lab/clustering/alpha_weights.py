@@ -54,11 +54,15 @@ def best_by_alpha(
     supervised = supervision.known >= 0
     supervised[constraints.must_link] = True
     supervised[constraints.cannot_link] = True
+
+    def fitted(value: float) -> Fit[Any]:
+        return fit(alpha_weights(supervised, value, mode, supervision.sample_weight))
+
+    if not isinstance(alpha, str):
+        return fitted(alpha)
     best, fewest = None, np.inf
-    for value in _ALPHAS if isinstance(alpha, str) else (alpha,):
-        candidate = fit(alpha_weights(supervised, value, mode, supervision.sample_weight))
-        if not isinstance(alpha, str):
-            return candidate
+    for value in _ALPHAS:
+        candidate = fitted(value)
         weight = violations(constraints, candidate.model.nearest(None)).weight
         if best is None or weight < fewest:
             best, fewest = candidate, weight
