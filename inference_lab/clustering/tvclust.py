@@ -42,23 +42,29 @@ from inference_lab.specs.settings import setting
 
 #: Passes over the points in pairs in one E-step.
 _PASSES = 5
+#: Rows of a block of points, which stays in the cache.
+_BLOCK = 1024
 
 
 @kernel
 def set_shares(
     logits: FloatArray,
+    scale: FloatArray,
     ptr: IntArray,
     partner: IntArray,
     effect: FloatArray,
     rows: IntArray,
     shares: FloatArray,
 ) -> None:
-    """Set the shares of each row in turn to its softmax, which maximises the bound over them."""
+    """Set the shares of each row in turn to its softmax, which maximises the bound over them.
+
+    Logits of row i count ``scale[i]`` times.
+    """
     k = shares.shape[1]
     row = np.empty(k)
     for i in rows:
         for h in range(k):
-            row[h] = logits[i, h]
+            row[h] = scale[i] * logits[i, h]
         for at in range(ptr[i], ptr[i + 1]):
             for h in range(k):
                 row[h] += effect[at] * shares[partner[at], h]
@@ -71,6 +77,25 @@ def set_shares(
             shares[i, h] = row[h] / total
 
 
+@kernel
+def expected_logits_and_entropy(
+    logits: FloatArray, shares: FloatArray, scale: FloatArray, copies: FloatArray
+) -> tuple[float, float]:
+    """Return the expected logits and the entropy of shares, summed over points."""
+    n, k = shares.shape
+    expected, entropy = 0.0, 0.0
+    for i in range(n):
+        logit, own = 0.0, 0.0
+        for h in range(k):
+            share = shares[i, h]
+            if share > 0.0:
+                logit += share * logits[i, h]
+                own -= share * math.log(share)
+        expected += copies[i] * scale[i] * logit
+        entropy += copies[i] * own
+    return expected, entropy
+
+
 class Gaussians:
     """Normal-Wishart posteriors of all components, given shares (Bishop 2006, eqs. 10.60-10.63).
 
@@ -80,17 +105,24 @@ class Gaussians:
 
     def __init__(self, points: FloatArray, shares: FloatArray) -> None:
         d = points.shape[1]
-        sizes = shares.sum(axis=0)
-        self.beta = 1.0 + sizes
-        self.nu = d + sizes
+        self.sizes: FloatArray = shares.sum(axis=0)
+        self.beta = 1.0 + self.sizes
+        self.nu = d + self.sizes
         self.means: FloatArray = (shares.T @ points) / self.beta[:, None]
-        scatter = np.empty((sizes.size, d, d))
-        for h in range(sizes.size):
-            # I + sum r x x' - beta m m', with the points around the posterior mean.
-            around = points - self.means[h]
-            scatter[h] = np.eye(d) + (shares[:, h, None] * around).T @ around
-            scatter[h] += np.outer(self.means[h], self.means[h])
-        self.factor: FloatArray = np.linalg.cholesky(scatter)
+        #: Scatter of the points around the posterior means, shape (k, d, d).
+        self.scatter = np.zeros((self.sizes.size, d, d))
+
+        def add(rows: slice) -> None:
+            columns, weights = points[rows].T.copy(), shares[rows].T.copy()
+            for scatter, mean, weight in zip(self.scatter, self.means, weights, strict=True):
+                around = columns - mean[:, None]
+                scatter += (around * weight) @ around.T
+
+        for begin in range(0, len(points), _BLOCK):
+            add(slice(begin, begin + _BLOCK))
+        # I + sum r x x' - beta m m'.
+        inverse = np.eye(d) + self.scatter + self.means[:, :, None] * self.means[:, None, :]
+        self.factor: FloatArray = np.linalg.cholesky(inverse)
         diagonal = np.diagonal(self.factor, axis1=1, axis2=2)
         #: ``ln |W|``.
         self.log_det: FloatArray = -2.0 * np.log(diagonal).sum(axis=1)
@@ -107,24 +139,40 @@ class Gaussians:
         terms = digamma(0.5 * (self.nu[:, None] - np.arange(d)))
         return np.asarray(terms.sum(axis=1) + d * math.log(2.0) + self.log_det)
 
+    def whitening(self) -> FloatArray:
+        """Return the inverses of the factors, shape (k, d, d)."""
+        identity = np.eye(self.means.shape[1])
+        return np.stack([whitened(factor, identity).T for factor in self.factor])
+
     def expected_log_density(self, points: FloatArray) -> FloatArray:
         """Return ``E ln N(x | mu_k, Lambda_k^{-1})``, shape (n, k)."""
         n, d = points.shape
         out = np.empty((n, self.beta.size))
-        for h in range(self.beta.size):
-            white = whitened(self.factor[h], points - self.means[h])
-            out[:, h] = d / self.beta[h] + self.nu[h] * np.einsum("ij,ij->i", white, white)
-        return np.asarray(0.5 * (self.expected_log_det() - d * math.log(2.0 * math.pi) - out))
+        whitening = self.whitening()
+        for begin in range(0, n, _BLOCK):
+            rows = slice(begin, begin + _BLOCK)
+            for h, inverse in enumerate(whitening):
+                white = (points[rows] - self.means[h]) @ inverse.T
+                out[rows, h] = np.einsum("ij,ij->i", white, white)
+        out *= -0.5 * self.nu
+        out += 0.5 * (self.expected_log_det() - d * math.log(2.0 * math.pi) - d / self.beta)
+        return out
+
+    def total_log_density(self) -> FloatArray:
+        """Return the expected log-density of the points with their shares, summed, shape (k,)."""
+        d = self.means.shape[1]
+        whitening = self.whitening()
+        squares = np.einsum("hij,hij->h", whitening @ self.scatter, whitening)
+        constant = self.expected_log_det() - d * math.log(2.0 * math.pi) - d / self.beta
+        return np.asarray(0.5 * (self.sizes * constant - self.nu * squares))
 
     def divergence(self) -> float:
         """Return the summed divergence of the posteriors from the prior."""
         k, d = self.means.shape
         log_det = self.expected_log_det()
-        trace, square = np.empty(k), np.empty(k)
-        for h in range(k):
-            inverse = whitened(self.factor[h], np.eye(d)).T
-            trace[h] = (inverse**2).sum()
-            square[h] = ((inverse @ self.means[h]) ** 2).sum()
+        whitening = self.whitening()
+        trace = (whitening**2).sum(axis=(1, 2))
+        square = (np.einsum("hij,hj->hi", whitening, self.means) ** 2).sum(axis=1)
         prior = 0.5 * (d * math.log(1.0 / (2.0 * math.pi)) + log_det - d / self.beta)
         prior -= 0.5 * self.nu * square
         prior += _log_wishart(np.zeros(k), np.full(k, float(d)), d)
@@ -283,11 +331,10 @@ class TVClust(SharedSettings, PairScore, CostPredictor):
             weight = supervision.sample_weight_or_ones
             self._shift, self._scale = shift_and_scale(inputs.points, weight)
         points = self._as_modelled(inputs.points)
-        pairs = Pairs(supervision.constraints, points.shape[0], both_ways=self.both_ways)
 
         self._best = best = best_of(
             [None] * self.n_init,
-            lambda rng, _: _VariationalFit(self, points, supervision, pairs, rng),
+            lambda rng, _: _VariationalFit(self, points, supervision, rng),
             generator_of(self.random_state),
             self.n_jobs,
         )
@@ -345,26 +392,36 @@ class _VariationalFit:
     components: Gaussians
     p: FloatArray
     q: FloatArray
+    #: Expected log-joint of points and components, and entropy of the shares.
+    expected: float
+    entropy: float
+    #: Expected weights of must-links and cannot-links within components, and between them.
+    same: FloatArray
+    apart: FloatArray
 
     def __init__(
         self,
         settings: TVClust,
         points: FloatArray,
         supervision: Supervision,
-        pairs: Pairs,
         rng: np.random.Generator,
     ) -> None:
-        self.settings, self.points, self.pairs, self.rng = settings, points, pairs, rng
-        self.supervision, self.known, self.sample_weight = (
-            supervision,
-            supervision.known,
-            supervision.sample_weight_or_ones,
+        self.settings, self.points, self.supervision, self.rng = settings, points, supervision, rng
+        self.known, self.sample_weight = supervision.known, supervision.sample_weight
+        self.pairs = pairs = Pairs(
+            supervision.constraints, len(points), both_ways=settings.both_ways
         )
+        coupled = np.diff(pairs.ptr) > 0
+        self.coupled: IntArray = np.flatnonzero(coupled)
+        self.alone: IntArray = np.flatnonzero(~coupled)
+        weight = supervision.sample_weight_or_ones
+        #: Equal points without pairs are counted; those in pairs appear once in the graph, with
+        #: logits that are scaled by their number.
+        self.scale = np.where(coupled, weight, 1.0)
+        self.copies = np.where(coupled, 1.0, weight)
         self.history: list[HalfStep] = []
         self.converged = False
         self.n_iter = 0
-        coupled = np.diff(pairs.ptr) > 0
-        self.rows: IntArray = np.flatnonzero(coupled)
         self._start()
         before = -math.inf
         while self.n_iter < settings.max_iter and not self.converged:
@@ -387,10 +444,11 @@ class _VariationalFit:
 
     def _start(self) -> None:
         """Set shares and posteriors for the first E-step."""
-        settings, points = self.settings, self.points
-        n, k = points.shape[0], settings.n_clusters
+        settings = self.settings
+        n, k = len(self.points), settings.n_clusters
+        self.shares = np.zeros((n, k))
         if settings.init == "prior":
-            self.shares = np.zeros((n, k))
+            self._set_agreement()
             self.maximise()
             self.components.draw(self.rng)
             self.sticks_b = np.ones(k - 1)
@@ -399,74 +457,77 @@ class _VariationalFit:
             return
         count = max(min(k, n), int(self.known.max()) + 1)
         model = paired_kmeans(
-            points, self.supervision, count, self.rng, log_odds(self.supervision.constraints)
+            self.points,
+            self.supervision,
+            count,
+            self.rng,
+            log_odds(self.supervision.constraints),
         )
         # Early sticks are long: the bound is greatest with the largest components first.
         sizes = np.bincount(model.labels_, weights=self.sample_weight, minlength=k)
         free = np.setdiff1d(np.arange(k), self.known)
         place = np.arange(k)
         place[free[np.argsort(-sizes[free], kind="stable")]] = free
-        self.shares = np.eye(k)[place[model.labels_]]
+        self.shares[np.arange(n), place[model.labels_]] = 1.0
+        self._set_agreement()
         self.maximise()
 
     def _note(self, step: str, since: float) -> None:
         spent = time.perf_counter() - since
         self.history.append(HalfStep(self.n_iter, step, -self.bound(), spent))
 
-    def agreement(self) -> tuple[FloatArray, FloatArray]:
-        """Return the expected weights of must-links and cannot-links, within components and not."""
-        c, r = self.pairs.constraints, self.shares
-        kinds = (c.must_link, c.ml_weights), (c.cannot_link, c.cl_weights)
-        same = [np.einsum("ij,ij->i", r[e[:, 0]], r[e[:, 1]]) @ w for e, w in kinds]
-        return np.array(same), np.array([w.sum() for _, w in kinds]) - same
-
     def maximise(self) -> None:
         """Update sticks, components, and the shares of right answers."""
-        settings = self.settings
-        counted = self.shares * self.sample_weight[:, None]
-        sizes = counted.sum(axis=0)
+        settings, weight = self.settings, self.sample_weight
+        counted = self.shares if weight is None else self.shares * weight[:, None]
+        self.components = Gaussians(self.points, counted)
+        sizes = self.components.sizes
         self.sticks_a = 1.0 + sizes[:-1]
         self.sticks_b = settings.alpha + np.cumsum(sizes[::-1])[::-1][1:]
-        self.components = Gaussians(self.points, counted)
-        same, apart = self.agreement()
-        self.p = np.asarray(settings.p_prior) + same
-        self.q = np.asarray(settings.q_prior) + apart[::-1]
+        self.p = np.asarray(settings.p_prior) + self.same
+        self.q = np.asarray(settings.q_prior) + self.apart[::-1]
+        self.expected = float(
+            sizes @ self.log_weights() + self.components.total_log_density().sum()
+        )
+
+    def log_weights(self) -> FloatArray:
+        """Return ``E ln pi``, shape (k,)."""
+        return _log_weights(*_log_means(self.sticks_a, self.sticks_b))
 
     def logits(self, points: FloatArray) -> FloatArray:
         """Return the expected log-joint of points and components, without pairs."""
-        weights = _log_weights(*_log_means(self.sticks_a, self.sticks_b))
-        return np.asarray(weights + self.components.expected_log_density(points))
+        logits = self.components.expected_log_density(points)
+        logits += self.log_weights()
+        return logits
 
     def expect(self) -> None:
         """Update the shares."""
-        from scipy.special import softmax
-
+        pairs, shares = self.pairs, self.shares
         logits = -clamped(-self.logits(self.points), self.known)
-        alone = np.ones(len(logits), dtype=bool)
-        alone[self.rows] = False
-        self.shares[alone] = softmax(logits[alone], axis=1)
-        if self.rows.size == 0:
-            return
-        # Coupled points appear once in the graph, so their logits are scaled by their counts.
-        logits *= self.sample_weight[:, None]
         (log_p, log_not_p), (log_q, log_not_q) = _log_means(*self.p), _log_means(*self.q)
         # Gains in log-probability by sharing a component; cannot-links have negative weights.
-        must = self.pairs.pair < len(self.pairs.constraints.must_link)
-        effect = np.where(must, log_p - log_not_q, log_q - log_not_p) * self.pairs.weight
+        must = pairs.pair < len(pairs.constraints.must_link)
+        effect = np.where(must, log_p - log_not_q, log_q - log_not_p) * pairs.weight
+        graph = self.scale, pairs.ptr, pairs.partner, effect
+        set_shares(logits, *graph, self.alone, shares)
         for _ in range(_PASSES):
-            set_shares(logits, self.pairs.ptr, self.pairs.partner, effect, self.rows, self.shares)
+            set_shares(logits, *graph, self.coupled, shares)
+        self.expected, self.entropy = expected_logits_and_entropy(
+            logits, shares, self.scale, self.copies
+        )
+        self._set_agreement()
+
+    def _set_agreement(self) -> None:
+        c, r = self.pairs.constraints, self.shares
+        kinds = (c.must_link, c.ml_weights), (c.cannot_link, c.cl_weights)
+        same = [np.einsum("ij,ij->i", r[e[:, 0]], r[e[:, 1]]) @ w for e, w in kinds]
+        self.same, self.apart = np.array(same), np.array([w.sum() for _, w in kinds]) - same
 
     def bound(self) -> float:
         """Return the lower bound on the log-evidence."""
-        from scipy.special import xlogy
-
-        r, settings = self.shares, self.settings
-        drawn = self.sample_weight.copy()
-        drawn[self.rows] = 1.0
-        value = float(self.sample_weight @ (r * self.logits(self.points)).sum(axis=1))
-        value -= float(drawn @ xlogy(r, r).sum(axis=1))
-        same, apart = self.agreement()
-        value += float(same @ _log_means(*self.p) + apart[::-1] @ _log_means(*self.q))
+        settings = self.settings
+        value = self.expected + self.entropy
+        value += float(self.same @ _log_means(*self.p) + self.apart[::-1] @ _log_means(*self.q))
         value -= _beta_divergence(self.sticks_a, self.sticks_b, 1.0, settings.alpha)
         for posterior, prior in ((self.p, settings.p_prior), (self.q, settings.q_prior)):
             value -= _beta_divergence(posterior[0], posterior[1], *prior)
