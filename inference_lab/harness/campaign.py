@@ -10,14 +10,17 @@ from collections.abc import (
     Hashable,
     Iterable,
     Iterator,
+    Mapping,
     Sequence,
 )
+from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, Literal, TypeVar
 
 from inference_lab.formatting import nearest
+from inference_lab.harness.executors import ExecutorError, through_executor
 from inference_lab.harness.isolated_run import crashed, one_line
 from inference_lab.harness.progress import RunProgress, reporter
 from inference_lab.processes.workers import Crash, Worker, finished, limited_threads
@@ -70,6 +73,8 @@ class Execution:
     """Arguments for the execution of a campaign, as in `inference_lab.compare`."""
 
     jobs: int = 1
+    #: What makes the runs in place of processes here, see `harness.executors`.
+    executor: Executor | None = None
     #: Words of `RERUN` and names of methods, see `rerun_words`.
     rerun: tuple[str, ...] = ()
     shard: str | None = None
@@ -81,6 +86,17 @@ class Execution:
         """Check the arguments, before any run."""
         for name in ("jobs", "threads"):
             object.__setattr__(self, name, at_least_one(name, getattr(self, name)))
+        if self.executor is not None:
+            if not callable(getattr(self.executor, "submit", None)):
+                raise InputError(
+                    "executor must have the interface of concurrent.futures.Executor, got "
+                    f"{type(self.executor).__name__}"
+                )
+            if self.jobs > 1:
+                raise InputError(
+                    "jobs is the number of processes of this machine; with an executor, its "
+                    f"workers make the runs: leave jobs at 1, got {self.jobs}"
+                )
         limit = self.memory_limit
         if limit is not None and limit != "auto":
             size = as_whole(limit)
@@ -94,9 +110,9 @@ class Execution:
             parse_shard(self.shard)
 
     @property
-    def memory(self) -> int | None:
-        """Bytes that a run may take, or None without limit."""
-        if self.memory_limit != "auto":
+    def memory(self) -> int | Literal["auto"] | None:
+        """Bytes that a run may take, None without limit, or "auto" for a share of its machine."""
+        if self.memory_limit != "auto" or self.executor is not None:
             return self.memory_limit
         return physical_memory() // self.jobs
 
@@ -150,6 +166,9 @@ class Campaign(ABC, Generic[_R]):
         """Load and compile code for tasks in this process; yield each task's number first."""
         yield from ()
 
+    def note_environment(self, facts: Mapping[str, Any]) -> None:
+        """Store the description of a machine that only makes runs, if records lack it."""
+
 
 def run_campaign(
     campaign: Campaign[_R], store: LineStore[_R] | None, execution: Execution
@@ -181,21 +200,44 @@ def run_campaign(
             done, total, names = len(records), len(asked), campaign.names(number)
             report(RunProgress(done, total, failed, *names, record, compiling))
 
-        if execution.jobs == 1:
+        if execution.jobs == 1 and execution.executor is None:
             for number in campaign.warm_up(missing):
                 report_progress(number, compiling=True)
         calls = ((number, campaign.call(number)) for number in missing)
         # If no run is missing, no process is started.
-        with closing(execute(calls, report_progress, execution.jobs, execution.threads)) as answers:
+        answers = (
+            execute(calls, report_progress, execution.jobs, execution.threads)
+            if execution.executor is None
+            else through_executor(
+                *(execution.executor, calls, report_progress, execution.threads),
+                campaign.note_environment,
+            )
+        )
+        with closing(answers):
             for number, answer in answers:
                 if isinstance(answer, Crash):
                     answer = crashed(campaign.blank(number), answer)
+                _check_key(answer, campaign.keys[number])
                 if store is not None:
                     store.append(answer)
                 records[number] = answer
                 failed += answer.failed
                 report_progress(number, answer)
     return [records[number] for number in sorted(records)]
+
+
+def _check_key(record: RunRecord, key: RunKey | FitKey) -> None:
+    """Raise unless a record is that of the run that was asked for."""
+    if record.key != key:
+        other = [
+            f"{name} {there!r} (here {here!r})"
+            for name, there, here in zip(key._fields, record.key, key, strict=True)
+            if there != here
+        ]
+        raise ExecutorError(
+            f"a worker runs other code or another problem than this process: {', '.join(other)}; "
+            "its run is not recorded"
+        )
 
 
 #: The number of a call, and a function without arguments, which is pickled.

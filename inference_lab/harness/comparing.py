@@ -7,6 +7,7 @@ import os
 import pickle
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Never
@@ -152,6 +153,7 @@ def compare(
     repeats: int = 1,
     time_limit: float | None = None,
     jobs: int = 1,
+    executor: Executor | None = None,
     store: str | os.PathLike[str] | RecordStore | None = None,
     rerun: str | Iterable[str] | None = None,
     shard: str | None = None,
@@ -198,6 +200,13 @@ def compare(
     jobs : int
         Number of processes; 1 runs in this one. With more, a script must keep the call under
         ``if __name__ == "__main__":``, since new processes import it.
+    executor : concurrent.futures.Executor, optional
+        What makes the runs in place of this machine, such as Dask's ``Client.get_executor()``, an
+        ``MPIPoolExecutor`` or a pool; it is not shut down. Each thread of its workers makes its
+        runs in a spawned process, one at a time, so a worker has as many threads as runs. Calls are
+        pickled; a process receives each large problem once. Up to 16 runs, and four more for each
+        of these processes, are in flight. The workers need the same code of this library, the files
+        and modules that specs name, and under the same path. Not with `jobs` above 1.
     store : path or RecordStore, optional
         File to which each record is appended as soon as its run ends. Runs with a record in it, or
         in an archive ``NAME.jsonl.xz`` beside it, are not made again: the same call after an
@@ -225,7 +234,8 @@ def compare(
         Folder of real data that is not distributed with the package.
     memory_limit : int, "auto" or None
         Bytes of address space that a run may take beyond the loaded libraries; "auto" is the memory
-        of the machine (or of its control group) divided by `jobs`.
+        of the machine (or of its control group) divided by `jobs`; with an `executor`, the memory
+        of the machine of the worker divided by the number of its processors.
     trace_limit : int
         Maximum number of trace points in a record: the first, the last, and improvements.
     isolate : bool
@@ -250,6 +260,8 @@ def compare(
         If a solver's spec cannot be used.
     TypeError
         If an argument is unknown, or has the wrong type.
+    ExecutorError
+        If `executor` fails, or a worker has other code; see `inference_lab.harness.executors`.
     OSError
         If a record cannot be written; earlier records are on the disk.
 
@@ -282,6 +294,7 @@ def compare(
     refuse_repeats("solver", specs)
     execution = Execution(
         jobs=jobs,
+        executor=executor,
         rerun=rerun_words(rerun, frozenset().union(*map(solver_names, sources))),
         shard=shard,
         threads=threads,
@@ -303,7 +316,7 @@ def compare(
         trace_limit=trace_limit,
     )
     plan = ComparisonCampaign(instances, sources, chosen_seeds, repeats, settings)
-    if execution.jobs > 1:
+    if execution.jobs > 1 or execution.executor is not None:
         _check_portable(plan)
     target = store if store is None or isinstance(store, RecordStore) else RecordStore(store)
     records = run_campaign(plan, target, execution)
@@ -331,5 +344,6 @@ def _check_portable(plan: ComparisonCampaign) -> None:
             pickle.dumps(thing)
         except Exception as reason:
             raise InputError(
-                f"{name!r} cannot be sent to another process ({one_line(reason)}); use jobs=1"
+                f"{name!r} cannot be sent to another process ({one_line(reason)}); use jobs=1 "
+                "and no executor"
             ) from reason

@@ -19,6 +19,7 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.harness.campaign import InputError
 from inference_lab.harness.isolated_run import one_line
 from inference_lab.problem import Problem
+from inference_lab.processes.shared_objects import Shared
 from inference_lab.registry.sources import ProblemSource, as_problem, as_problems
 from inference_lab.results.records import TRACE_LIMIT
 from inference_lab.specs.grammar import SpecError, SpecSyntaxError
@@ -43,7 +44,7 @@ _DERIVED = (
 
 
 @dataclass(frozen=True)
-class PreparedProblem:
+class PreparedProblem(Shared):
     """A problem with cached graph properties, ready to be solved."""
 
     problem: Problem
@@ -51,6 +52,10 @@ class PreparedProblem:
     setup_seconds: float
     #: Energy of the ground truth.
     truth_energy: float | None
+
+    def restore(self) -> None:
+        """Cache the graph properties again, which a pickle leaves out."""
+        derive(self.problem.graph)
 
 
 def load_problem(source: ProblemSource, data_dir: Path | None = None) -> Problem:
@@ -166,7 +171,7 @@ class RunSettings:
     threads: int = 1
     #: Whether runs have processes of their own.
     isolated: bool = True
-    #: Bytes of address space that a run may take beyond the loaded libraries.
-    memory: int | None = None
+    #: Bytes of address space that a run may take beyond the loaded libraries, see `Limits.memory`.
+    memory: int | Literal["auto"] | None = None
     #: Maximum number of trace points in a record.
     trace_limit: int = TRACE_LIMIT

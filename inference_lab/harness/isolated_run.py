@@ -6,8 +6,9 @@ import dataclasses
 import sys
 from collections.abc import Callable, Hashable
 from datetime import UTC, datetime
+from functools import cache
 from time import perf_counter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -20,7 +21,7 @@ from inference_lab.processes.isolation import (
 )
 from inference_lab.processes.workers import Crash, format_exception, traceback_tail
 from inference_lab.results.json_lines import RecordError, clean_text
-from inference_lab.results.records import RunRecord
+from inference_lab.results.records import RunRecord, physical_memory
 
 _R = TypeVar("_R", bound=RunRecord)
 
@@ -30,8 +31,9 @@ class Limits(NamedTuple):
 
     #: Whether the run has a process. If not, or if the system cannot fork, no limit applies.
     isolated: bool = True
-    #: Bytes of address space that the process may take beyond the loaded libraries.
-    memory: int | None = None
+    #: Bytes of address space that the process may take beyond the loaded libraries; "auto" is the
+    #: memory of the machine that makes the run, divided by the number of its processors.
+    memory: int | Literal["auto"] | None = None
     #: Seconds after which the process is killed.
     wall: float | None = None
 
@@ -39,6 +41,19 @@ class Limits(NamedTuple):
     def hold(self) -> bool:
         """Whether a run has a process of its own."""
         return self.isolated and can_isolate()
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """The limit on memory in bytes on this machine, None without limit."""
+        return _memory_of_a_processor() if self.memory == "auto" else self.memory
+
+
+@cache
+def _memory_of_a_processor() -> int:
+    """Return the bytes of memory of this machine for each processor that this process may use."""
+    from joblib import cpu_count
+
+    return physical_memory() // max(1, cpu_count())
 
 
 def now() -> str:
@@ -89,7 +104,7 @@ def _patiently(
     """Call `isolated`, and repeat the call once if it was killed while compiling."""
 
     def call() -> ProcessResult:
-        return isolated(work, *arguments, wall_limit=limits.wall, memory_limit=limits.memory)
+        return isolated(work, *arguments, wall_limit=limits.wall, memory_limit=limits.memory_bytes)
 
     ended = call()
     return call() if ended.loading else ended
@@ -107,7 +122,7 @@ def attempt(
     if limits.hold:
         ended = _patiently(work, arguments, limits)
         facts: dict[str, Any] = {
-            "memory_limit": limits.memory,
+            "memory_limit": limits.memory_bytes,
             "cpu_seconds": ended.cpu_seconds,
             "peak_memory": ended.peak_memory,
             "exit_code": ended.exit_code,
@@ -149,8 +164,9 @@ def unanswered(asked: _R, ended: ProcessResult) -> _R:
 
 
 def crashed(asked: _R, crash: Crash) -> _R:
-    """Return the record of a run that crashed, with status ``error``."""
-    return replace(_failed(asked, "error", *crash), finished=now())
+    """Return the record of a run that crashed, by default with status ``error``."""
+    record = _failed(asked, crash.status, crash.message, crash.traceback)
+    return replace(record, finished=now())
 
 
 def _failed(asked: _R, status: str, message: str, traceback: str) -> _R:

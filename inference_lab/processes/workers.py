@@ -9,6 +9,7 @@ import os
 import pickle
 import signal
 import sys
+import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -39,6 +40,8 @@ class Crash(NamedTuple):
 
     message: str
     traceback: str
+    #: Status of the record.
+    status: str = "error"
 
 
 def traceback_tail(problem: BaseException, limit: int = 2000) -> str:
@@ -164,6 +167,28 @@ def _answer(connection: Connection) -> None:
             return
 
 
+#: Held while a process starts, because that changes the state of this one, which may have threads.
+_starting = threading.Lock()
+
+
+@contextmanager
+def _no_daemon() -> Iterator[None]:
+    """Clear the flag of a daemon for the duration of the block.
+
+    Pools and clusters run in daemons, which may have no children, because these could outlive them.
+    Workers end when their parent does.
+    """
+    process = multiprocessing.current_process()
+    daemon = process.daemon
+    if daemon:
+        process.daemon = False
+    try:
+        yield
+    finally:
+        if daemon:
+            process.daemon = True
+
+
 class Worker:
     """A spawned (not forked) process that answers one call at a time and may die alone."""
 
@@ -180,7 +205,7 @@ class Worker:
             # would print a traceback.
             _mask_interrupts(True)
             try:
-                with _limited_threads_of_children(self.threads):
+                with _starting, _no_daemon(), _limited_threads_of_children(self.threads):
                     self.process.start()
             finally:
                 _mask_interrupts(False)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -167,6 +168,7 @@ def run_study(
     folder: Path | str,
     *,
     jobs: int = 1,
+    executor: Executor | None = None,
     rerun: str | Iterable[str] | None = None,
     shard: str | None = None,
     data_dir: str | None = None,
@@ -189,6 +191,7 @@ def run_study(
         labels = [method.label for stage in study.stages() for method in stage.methods]
         execution = Execution(
             jobs=jobs,
+            executor=executor,
             rerun=rerun_words(rerun, labels),
             shard=shard,
             memory_limit=memory_limit,

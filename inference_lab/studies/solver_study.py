@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -246,6 +247,7 @@ def run_comparison(
     folder: Path | str,
     *,
     jobs: int = 1,
+    executor: Executor | None = None,
     rerun: str | Iterable[str] | None = None,
     shard: str | None = None,
     data_dir: str | None = None,
@@ -277,6 +279,7 @@ def run_comparison(
                 clock=study.clock,
                 trace_limit=study.trace_limit,
                 jobs=jobs,
+                executor=executor,
                 store=store,
                 rerun=[word for word in words if word in names],
                 # Studies with stages are sharded by problem, because a stage needs all runs on it.
