@@ -126,7 +126,7 @@ $(VENV)/.package: pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.package
 	@echo "Adding the tools for development"
-	@$(PIP) install --group dev --editable '.[report,images]'
+	@$(PIP) install --group dev --editable '.[report,images,cluster]'
 	@# Solvers of other projects; where there are no wheels for them, their tests are skipped.
 	@$(PIP) install --only-binary ortools --only-binary pytoulbar2 --editable '.[all]' || \
 	  echo "The optional solvers cannot be installed here; the rest is complete" >&2

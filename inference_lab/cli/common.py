@@ -161,13 +161,20 @@ def as_input(*more: type[Exception]) -> Iterator[None]:
 
 
 @contextmanager
-def resumable(kept: Callable[[], str], *bad_input: type[Exception]) -> Iterator[None]:
-    """Raise some errors as `BadInput`; after system errors and Ctrl-C, print the kept results."""
+def resumable(
+    kept: Callable[[], str],
+    *bad_input: type[Exception],
+    stopped_by: tuple[type[Exception], ...] = (),
+) -> Iterator[None]:
+    """Raise some errors as `BadInput`; after others and Ctrl-C, print the kept results.
+
+    The others are system errors and those of `stopped_by`.
+    """
     try:
         yield
     except bad_input as problem:
         _refuse(problem)
-    except (KeyboardInterrupt, OSError) as problem:
+    except (KeyboardInterrupt, OSError, *stopped_by) as problem:
         stopped = isinstance(problem, KeyboardInterrupt)
         print_note("interrupted" if stopped else f"error: {one_line(problem)}")
         print_note(f"{kept()}; the same command goes on from there")

@@ -110,6 +110,7 @@ def compare(
     """
     from inference_lab.harness.campaign import InputError
     from inference_lab.harness.comparing import compare as compare_solvers
+    from inference_lab.harness.executors import ExecutorError
     from inference_lab.harness.progress import reporter
     from inference_lab.results.records import RecordStore
     from inference_lab.specs.grammar import SpecError
@@ -125,9 +126,10 @@ def compare(
         return f"{'1 new record is' if new == 1 else f'{new} new records are'} kept in {store.path}"
 
     with (
-        resumable(kept, InputError, SpecError),
+        resumable(kept, InputError, SpecError, stopped_by=(ExecutorError,)),
         quiet_stdout(),
         reporter(not quiet) as report_progress,
+        options.executor_of_runs(settings),
     ):
 
         def count(event: RunProgress[Record]) -> None:

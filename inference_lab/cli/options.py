@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,32 @@ def of_runs(command: Any) -> Any:
             default=1,
             help="Number of processes. Timings are cleanest with 1.",
         ),
+        click.option(
+            "--dask",
+            metavar="ADDRESS|local",
+            help="Scheduler of a Dask cluster that makes the runs, such as tcp://head:8786; local "
+            "starts one here, with --jobs workers.",
+        ),
     ):
         command = option(command)
     return command
+
+
+@contextmanager
+def executor_of_runs(settings: dict[str, Any]) -> Iterator[None]:
+    """Replace the setting ``dask`` by an executor, which is closed after the block."""
+    address = settings.pop("dask")
+    if address is None:
+        yield
+        return
+    from inference_lab.harness.dask_cluster import DaskCluster
+
+    jobs = settings["jobs"]
+    if address != "local" and jobs > 1:
+        raise click.UsageError(
+            "--jobs is the number of workers of --dask local; at an address, the cluster has its "
+            "workers already"
+        )
+    with DaskCluster(address, jobs) as settings["executor"]:
+        settings["jobs"] = min(jobs, 1)
+        yield

@@ -55,6 +55,7 @@ def reproduce(
     """
     from inference_lab.data.datasets import DataFormatError
     from inference_lab.data.folders import DataNotFoundError, data_folder
+    from inference_lab.harness.executors import ExecutorError
     from inference_lab.harness.progress import reporter
     from inference_lab.registry.user_code import user_code_refused
     from inference_lab.reporting.writing import check_folder
@@ -62,7 +63,11 @@ def reproduce(
     from inference_lab.studies import SolverStudy, StudyError, find_study, load_study
 
     bad_input = (StudyError, DataNotFoundError, DataFormatError, RecordError)
-    with resumable(lambda: "recorded runs are kept", *bad_input, FileExistsError):
+    with resumable(
+        lambda: "recorded runs are kept",
+        *(*bad_input, FileExistsError),
+        stopped_by=(ExecutorError,),
+    ):
         place, ours = find_study(study)
         definition = load_study(place)
         if quick:
@@ -83,6 +88,7 @@ def reproduce(
             # The study's folder is entered because specs name files relative to it, and records
             # keep these names.
             chdir(place),
+            options.executor_of_runs(settings),
         ):
             settings["progress"] = report_progress
             page, failed, alarms = make(definition, target, settings)  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ from collections.abc import (
 from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any, Generic, Literal, TypeVar
 
@@ -23,6 +24,7 @@ from inference_lab.formatting import nearest
 from inference_lab.harness.executors import ExecutorError, through_executor
 from inference_lab.harness.isolated_run import crashed, one_line
 from inference_lab.harness.progress import RunProgress, reporter
+from inference_lab.processes.shared_objects import Lack, Parcel, Sender, call_parcel
 from inference_lab.processes.workers import Crash, Worker, finished, limited_threads
 from inference_lab.results.clustering_records import FitKey
 from inference_lab.results.json_lines import RecordError
@@ -268,22 +270,32 @@ def _in_workers(
 ) -> _Results:
     """Make calls in several processes of this machine."""
     workers: list[Worker] = []
-    running: dict[Worker, int] = {}
+    running: dict[Worker, tuple[int, Parcel]] = {}
+    sender = Sender()
 
-    def give(worker: Worker, task: _Call) -> None:
-        running[worker], call = task
-        start(running[worker])
-        worker.submit(call)
+    def give(worker: Worker, number: int, parcel: Parcel, large: bool = False) -> None:
+        running[worker] = number, parcel
+        contents = sender.contents(parcel.names, large=large)
+        worker.submit(partial(call_parcel, parcel, contents))
+
+    def begin(worker: Worker, task: _Call) -> None:
+        start(task[0])
+        give(worker, task[0], sender.parcel(task[1]))
 
     try:
         for call in islice(waiting, jobs):
             workers.append(Worker(threads))
-            give(workers[-1], call)
+            begin(workers[-1], call)
         while running:
             for worker in finished(list(running)):
-                yield running.pop(worker), worker.result()
+                number, parcel = running.pop(worker)
+                answer = worker.result()
+                if isinstance(answer, Lack):
+                    give(worker, number, parcel, large=True)
+                    continue
+                yield number, answer
                 if (following := next(waiting, None)) is not None:
-                    give(worker, following)
+                    begin(worker, following)
     finally:
         for worker in workers:
             worker.stop()

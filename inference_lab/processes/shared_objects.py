@@ -126,3 +126,9 @@ def load(parcel: Parcel, contents: Mapping[str, bytes]) -> Callable[[], Any] | L
         _received.popitem(last=False)
     call: Callable[[], Any] = _Unpickler(io.BytesIO(parcel.call)).load()
     return call
+
+
+def call_parcel(parcel: Parcel, contents: Mapping[str, bytes]) -> Any:
+    """Make a call in this process, or return a `Lack`; see `load`."""
+    call = load(parcel, contents)
+    return call if isinstance(call, Lack) else call()

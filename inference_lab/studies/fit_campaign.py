@@ -20,6 +20,7 @@ from inference_lab.harness.campaign import (
     rerun_words,
     run_campaign,
 )
+from inference_lab.harness.inputs import solver_source
 from inference_lab.harness.isolated_run import Limits, attempt, now, warm_up_apart
 from inference_lab.harness.progress import RunProgress
 from inference_lab.registry.registry import as_solver
@@ -80,8 +81,12 @@ def cells(study: Study) -> list[FitTask]:
 class FitCampaign(Campaign[StudyRecord]):
     """All fits of a study."""
 
-    def __init__(self, study: Study, data_dir: str | None, limits: Limits) -> None:
+    def __init__(
+        self, study: Study, data_dir: str | None, limits: Limits, folder: Path | None = None
+    ) -> None:
         self.study = study
+        #: Folder of the records.
+        self.folder = folder
         self.data_dir = data_dir
         self.limits = limits
         self.cells = cells(study)
@@ -94,7 +99,9 @@ class FitCampaign(Campaign[StudyRecord]):
     def call(self, number: int) -> Callable[[], StudyRecord]:
         """Return the call that runs a fit."""
         # The process of the fit loads the points; they are not sent.
-        return partial(run_cell, self.study.name, self.cells[number], self.data_dir, self.limits)
+        cell = self.cells[number]
+        source = _source(cell.method)
+        return partial(run_cell, self.study.name, cell, self.data_dir, self.limits, source)
 
     def blank(self, number: int) -> StudyRecord:
         """Return the record of a fit that has not run, with its inputs alone."""
@@ -104,6 +111,17 @@ class FitCampaign(Campaign[StudyRecord]):
         """Return the task, the label of the method and the run of a fit."""
         cell = self.cells[number]
         return cell.key.task, cell.method.label, cell.run
+
+    def note_environment(self, facts: Mapping[str, Any]) -> None:
+        """Store the description of a machine, because records have only its identity."""
+        if self.folder is not None:
+            note_environments(self.folder, {facts["id"]: jsonable(facts)})
+
+
+def _source(method: Method) -> str:
+    """Return the digest of the file of a user's solver, empty without one."""
+    solver = method.settings.get("e_step")
+    return "" if solver is None else solver_source(as_solver(solver))
 
 
 @lru_cache(maxsize=8)
@@ -130,10 +148,16 @@ def _blank(study: str, cell: FitTask, limits: Limits) -> StudyRecord:
     )
 
 
-def run_cell(study: str, cell: FitTask, data_dir: str | None, limits: Limits) -> StudyRecord:
-    """Fit one cell and return its record, also if the fit fails."""
-    points = _points(cell.data, data_dir)
+def run_cell(
+    study: str, cell: FitTask, data_dir: str | None, limits: Limits, source: str
+) -> StudyRecord:
+    """Fit one cell and return its record, also if the fit fails; refuse another `source`."""
     method = cell.method
+    if _source(method) != source:
+        raise SpecError(
+            f"the file of the solver {method.settings['e_step']!r} is not that of this study"
+        )
+    points = _points(cell.data, data_dir)
     solver = method.settings.get("e_step")
     warm_up_apart(
         (method.estimator, str(solver), method.selection, points.distortion),
@@ -178,7 +202,8 @@ def run_study(
 ) -> list[StudyRecord]:
     """Run the missing fits of a study and return all its records.
 
-    Each fit has its own process, as in `inference_lab.compare`. A fit that crashes, or exceeds
+    Each fit has its own process, as in `inference_lab.compare`, which explains `executor`; its
+    workers load the points from `data_dir`. A fit that crashes, or exceeds
     `Study.time_limit` or the memory of a job, is recorded with that status. `rerun` is as there,
     with the labels of methods in place of the names of solvers.
     """
@@ -197,11 +222,11 @@ def run_study(
             memory_limit=memory_limit,
             progress=progress,
         )
-        plan = FitCampaign(study, data_dir, Limits(isolate, execution.memory, study.time_limit))
+        limits = Limits(isolate, execution.memory, study.time_limit)
+        plan = FitCampaign(study, data_dir, limits, store.path.parent)
         for data in dict.fromkeys(cell.data for cell in plan.cells):
             _points(data, data_dir)
-        here = jsonable(environment())
-        note_environments(store.path.parent, {here["id"]: here})
+        plan.note_environment(environment())
         return run_campaign(plan, store, execution)
     except InputError as problem:
         raise StudyError(str(problem)) from problem
