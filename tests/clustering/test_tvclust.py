@@ -8,8 +8,11 @@ import math
 import numpy as np
 import pytest
 from scipy.special import betaln, gammaln, logsumexp
+from sklearn.metrics import adjusted_rand_score
 
-from inference_lab.clustering import TVClust
+from inference_lab.clustering import TVClust, tvclust
+from inference_lab.clustering.hmrf import clamped
+from inference_lab.clustering.tvclust import expected_logits_and_entropy
 from inference_lab.constraints import Constraints
 from inference_lab.studies.estimators import ESTIMATORS
 
@@ -84,6 +87,58 @@ def test_one_point_without_choice_has_its_evidence():
     points = np.random.default_rng(0).normal(size=(6, 2))
     model = TVClust(1, standardise=False).fit(points)
     assert -model.objective_ == pytest.approx(log_normal_wishart(points))
+
+
+def large(seed: int = 0, n: int = 21_000) -> tuple[np.ndarray, np.ndarray, Constraints]:
+    """Draw points of three groups, more than those from which components are joined."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(3, size=n)
+    points = rng.normal(size=(n, 3)) + 3.0 * np.eye(3)[truth]
+    return points, truth, Constraints.sample(truth, 2_000, rng).flip(0.1, rng)
+
+
+def test_superfluous_components_are_joined_in_large_data(monkeypatch):
+    points, truth, pairs = large()
+    model = TVClust(8, random_state=0).fit(points, **pairs.fit_params())
+    assert model.converged_ and model.n_clusters_ == 3
+    values = [-line.objective for line in model.history_]
+    assert all(b >= a - 1e-9 * abs(a) for a, b in itertools.pairwise(values))
+
+    monkeypatch.setattr(tvclust, "_MANY", len(points))
+    slow = TVClust(8, random_state=0).fit(points, **pairs.fit_params())
+    assert model.objective_ < slow.objective_
+    assert model.n_iter_ < slow.n_iter_
+    assert (
+        adjusted_rand_score(truth, model.labels_) > adjusted_rand_score(truth, slow.labels_) - 0.01
+    )
+
+
+@pytest.mark.parametrize("sample_weight", [None, "whole numbers"])
+def test_the_bound_rises_by_what_a_union_promises(sample_weight, monkeypatch):
+    points, truth, pairs = drawn(0, n=200, pairs=100)
+    weight = None if sample_weight is None else np.arange(200) % 3 + 1.0
+    monkeypatch.setattr(tvclust, "_MANY", 0)
+    monkeypatch.setattr(tvclust, "_SETTLED", -math.inf)  # no unions within the fit
+    model = TVClust(9, random_state=0, max_iter=2)
+    model.fit(
+        points,
+        sample_weight=weight,
+        partial_labels=np.where(truth == 1, 0, -1),
+        **pairs.fit_params(),
+    )
+    fit = model._best
+    bounds = [-fit.history[-1].objective]
+    while rise := fit._join():
+        before = bounds[-1]
+        fit.maximise()
+        bounds.append(fit.bound())
+        assert bounds[-1] - before == pytest.approx(rise, rel=1e-8)
+        logits = -clamped(-fit.logits(fit.points), fit.known)
+        expected, entropy = expected_logits_and_entropy(logits, fit.shares, fit.scale, fit.copies)
+        assert (fit.expected, fit.entropy) == pytest.approx((expected, entropy), rel=1e-9)
+    assert len(bounds) > 2
+    # The known label keeps its number.
+    assert (fit.shares[truth == 1].argmax(axis=1) == 0).all()
 
 
 def agreement(labels: np.ndarray, truth: np.ndarray) -> float:
