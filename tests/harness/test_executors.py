@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -298,7 +297,8 @@ def test_missing_file_on_a_worker_is_refused(guess, tmp_path):
 
 def test_other_code_of_the_library_is_refused(monkeypatch, tmp_path):
     monkeypatch.setattr(executors, "code_digest", lambda: "other")
-    with refused("the code of inference-lab .* is not that of this comparison", tmp_path) as compare:
+    message = "the code of inference-lab .* is not that of this comparison"
+    with refused(message, tmp_path) as compare:
         compare("icm")
 
 
@@ -419,7 +419,7 @@ def test_scheduler_that_goes_away_ends_the_comparison(cluster, guess, tmp_path):
     compare = partial(il.compare, PROBLEMS, f"{guess}:Guess", seeds=40, store=store)
     with started(tmp_path) as other, DaskCluster(other.address) as executor:
         kill = after(10, lambda: os.kill(other.scheduler, signal.SIGKILL))
-        with pytest.raises(ExecutorError, match="scheduler has ended.*the same call goes on"):
+        with pytest.raises(ExecutorError, match=r"scheduler has ended.*the same call goes on"):
             compare(executor=executor, progress=kill)
     first = store.read()
     assert 10 <= len(first) < 80
