@@ -251,9 +251,7 @@ def _description() -> tuple[Mapping[str, Any], str, str]:
     return environment(), code_digest(), f"{platform.node()}, process {os.getpid()}"
 
 
-def make_call(
-    caller: Caller, parcel: Parcel, contents: Mapping[str, bytes], message: int
-) -> Reply:
+def make_call(caller: Caller, parcel: Parcel, contents: Mapping[str, bytes], message: int) -> Reply:
     """Make a call on a worker, in the process of this thread.
 
     Parameters
