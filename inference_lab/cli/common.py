@@ -170,11 +170,12 @@ def resumable(
 
     The others are system errors and those of `stopped_by`.
     """
+    others: tuple[type[BaseException], ...] = (KeyboardInterrupt, OSError, *stopped_by)
     try:
         yield
     except bad_input as problem:
         _refuse(problem)
-    except (KeyboardInterrupt, OSError, *stopped_by) as problem:
+    except others as problem:
         stopped = isinstance(problem, KeyboardInterrupt)
         print_note("interrupted" if stopped else f"error: {one_line(problem)}")
         print_note(f"{kept()}; the same command goes on from there")

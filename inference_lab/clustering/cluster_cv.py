@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, ClassVar, NamedTuple, Self, Unpack
+from typing import Any, ClassVar, Literal, NamedTuple, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,7 @@ from inference_lab.clustering.hmrf_kmeans import MPCKMeans, PCKMeans
 from inference_lab.clustering.mixture import ConstrainedGaussianMixture
 from inference_lab.clustering.pair_warnings import ContradictoryPairsWarning, watch_faults
 from inference_lab.clustering.prediction import LabellingMixin
+from inference_lab.clustering.starts import SAMPLED, sample_size
 from inference_lab.clustering.supervision import (
     PAIR_ARGUMENTS,
     PairArguments,
@@ -315,6 +317,12 @@ def kept_by(found: Sequence[IntArray], fold: Sequence[IntArray], constraints: Co
 # ---------------------------------------------------------------------- the estimator
 
 
+class SearchArguments(PairArguments, total=False):
+    """Arguments of ``fit``, beside the points: pairs, and an executor of the fits."""
+
+    executor: Executor | None
+
+
 class _Row(NamedTuple):
     """A candidate with a number of clusters, and its score on held-out pairs."""
 
@@ -347,8 +355,8 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
         standardised.
     n_splits : int
         Folds of pairs.
-    n_repeats : int
-        Repetitions with newly drawn folds.
+    n_repeats : int or "auto"
+        Repetitions with newly drawn folds; "auto" is two, or one on a sample of large data.
     prior_gains : mapping of str to float, optional
         Expected gain in score of each candidate over the first one before pairs are seen; 0 if
         missing. By default the mean over data sets for the default candidates.
@@ -408,6 +416,10 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
     ``cannot_link_kept``, ``mean_fit_time``, ``rank_test_score``, and ``failure``, the reason why a
     fit was impossible.
 
+    **Large data.** With more than 20,000 points (400 per cluster), candidates are compared on a
+    quarter of that: points in pairs, their partners, and others if these are few. The chosen one is
+    fitted to all points.
+
     **Complexity.** ``n_splits * n_repeats`` fits for each candidate with pairs, one for others.
 
     References
@@ -429,7 +441,7 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
     n_clusters: Any = field(default=3, kw_only=False)
     candidates: Any = None
     n_splits: int = setting(5, at_least=2)
-    n_repeats: int = setting(2, at_least=1)
+    n_repeats: int | Literal["auto"] = setting("auto", at_least=1)
     prior_gains: Mapping[str, float] | None = None
     n_jobs: int | None = None
     verbose: int = 0
@@ -437,8 +449,8 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
 
     __metadata_request__fit: ClassVar = dict.fromkeys(PAIR_ARGUMENTS, True)
 
-    @takes(PairArguments)
-    def fit(self, X: Any, y: Any = None, **arguments: Unpack[PairArguments]) -> Self:
+    @takes(SearchArguments)
+    def fit(self, X: Any, y: Any = None, **arguments: Unpack[SearchArguments]) -> Self:
         """Choose a candidate, and cluster the points.
 
         Parameters
@@ -450,6 +462,10 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
         ml_weight, cl_weight : float or arrays, or "auto", optional
             See `HMRFKMeans.fit`. By default each candidate uses its own default. Pairs of weight 0
             are left out.
+        executor : optional
+            Makes the fits that are compared, in place of `n_jobs` processes: anything with the
+            interface of `concurrent.futures.Executor`, such as ``client.get_executor()`` of Dask.
+            It receives the points with each fit, and is not closed.
 
         Returns
         -------
@@ -468,6 +484,7 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
         """
         refuse_pairs(y, X, self)
         check_settings(self)
+        executor = arguments.pop("executor", None)
         numbers = self._numbers()
         points = validate_data(self, X, dtype=[np.float64, np.float32])
         candidates = self._candidates(points)
@@ -475,7 +492,15 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
         watch_faults(supervision.constraints, supervision.n_repeated)
         self.constraints_ = of_positive_weight(supervision.constraints)
         self._seed = int(check_random_state(self.random_state).randint(2**31))
-        rows = self._compared(candidates, numbers, points)
+        judged, self._judged_pairs = points, self.constraints_
+        size = sample_size(max(numbers))
+        if points.shape[0] > SAMPLED * size:
+            sample = supervision.sample(size, np.random.default_rng(self._seed), pairs_first=True)
+            judged, self._judged_pairs = (
+                points[sample],
+                self.constraints_.restrict(sample, renumber=True),
+            )
+        rows = self._compared(candidates, numbers, judged, executor)
         self._take(rows, points)
         return self
 
@@ -519,10 +544,14 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
         return sorted(set(numbers))
 
     def _compared(
-        self, candidates: Sequence[Candidate], numbers: Sequence[int], points: Any
+        self,
+        candidates: Sequence[Candidate],
+        numbers: Sequence[int],
+        points: Any,
+        executor: Executor | None,
     ) -> list[_Row]:
         """Score candidates; the simplest one with pairs chooses the number of clusters."""
-        n_pairs = len(self.constraints_)
+        n_pairs = len(self._judged_pairs)
         most = points.shape[0]
         numbers = [k for k in numbers if k <= most] or [numbers[0]]
         if n_pairs < 2:
@@ -541,21 +570,24 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
             self._chosen, self._expected = 0, {}
             return [_Row(first.name, numbers[0], made, None, "", np.nan)]
         splits = min(self.n_splits, n_pairs)
-        n_must = len(self.constraints_.must_link)
-        self._group = pair_groups(self.constraints_, splits)
+        n_must = len(self._judged_pairs.must_link)
+        self._group = pair_groups(self._judged_pairs, splits)
+        repeats = self.n_repeats
+        if isinstance(repeats, str):
+            repeats = 2 if self._judged_pairs is self.constraints_ else 1
         folds = [
             pair_folds(self._group, n_must, splits, np.random.default_rng([self._seed, repeat]))
-            for repeat in range(self.n_repeats)
+            for repeat in range(repeats)
         ]
         rows: list[_Row] = []
         if len(numbers) > 1:
             screen = next((c for c in candidates if takes_pairs(c.estimator)), candidates[0])
-            rows = self._judged([(screen, k) for k in numbers], points, folds)
+            rows = self._judged([(screen, k) for k in numbers], points, folds, executor)
             self._warn_of_failures(rows)
             numbers = [rows[choose([row.kept for row in rows], self._group)].n_clusters]
         known = {(row.name, row.n_clusters) for row in rows}
         left = [(each, numbers[0]) for each in candidates if (each.name, numbers[0]) not in known]
-        rows += self._judged(left, points, folds)
+        rows += self._judged(left, points, folds, executor)
         # Rows are in the order of the candidates, from simple to complex.
         place = {each.name: at for at, each in enumerate(candidates)}
         at_number = [at for at, row in enumerate(rows) if row.n_clusters == numbers[0]]
@@ -569,11 +601,15 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
         return rows
 
     def _judged(
-        self, given: Sequence[tuple[Candidate, int]], points: Any, folds: Sequence[IntArray]
+        self,
+        given: Sequence[tuple[Candidate, int]],
+        points: Any,
+        folds: Sequence[IntArray],
+        executor: Executor | None,
     ) -> list[_Row]:
         """Fit without each fold, and score the held-out pairs."""
         masks = [fold == number for fold in folds for number in range(int(fold.max()) + 1)]
-        nothing = np.zeros(len(self.constraints_), dtype=np.bool_)
+        nothing = np.zeros(len(self._judged_pairs), dtype=np.bool_)
         made = [(each.name, k, prepared(each.estimator, k, self._seed)) for each, k in given]
         jobs = [
             (estimator, mask)
@@ -581,10 +617,13 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
             # Without pairs, one fit serves all folds.
             for mask in (masks if takes_pairs(estimator) else [nothing])
         ]
-        run = Parallel(n_jobs=self.n_jobs, return_as="generator")(
-            delayed(labels_without)(estimator, points, self.constraints_, mask)
-            for estimator, mask in jobs
-        )
+        calls = [(estimator, points, self._judged_pairs, mask) for estimator, mask in jobs]
+        if executor is None:
+            run = Parallel(n_jobs=self.n_jobs, return_as="generator")(
+                delayed(labels_without)(*call) for call in calls
+            )
+        else:
+            run = executor.map(labels_without, *zip(*calls, strict=True))
         rows = []
         for at, (name, k, estimator) in enumerate(made):
             fits = [next(run) for _ in (masks if takes_pairs(estimator) else [nothing])]
@@ -593,7 +632,7 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
             kept = None
             if not failure:
                 repeated = labels if len(labels) == len(masks) else labels * len(masks)
-                kept = kept_by(repeated, folds, self.constraints_)
+                kept = kept_by(repeated, folds, self._judged_pairs)
             rows.append(_Row(name, k, estimator, kept, failure, np.mean([s for _, _, s in fits])))
             if self.verbose:
                 result = f"failed: {failure}" if kept is None else f"score {kept.score:.3f}"

@@ -19,7 +19,13 @@ from inference_lab.clustering.pair_odds import log_odds_weights
 from inference_lab.clustering.pair_warnings import watch_components, watch_hard, watch_weight
 from inference_lab.clustering.pair_weights import weight_of_odds
 from inference_lab.clustering.prediction import CentroidPredictor, PairScore
-from inference_lab.clustering.starts import SharedSettings, best_of, generator_of
+from inference_lab.clustering.starts import (
+    SAMPLED,
+    SharedSettings,
+    best_of,
+    generator_of,
+    sample_size,
+)
 from inference_lab.clustering.supervision import FitArguments, Supervision
 from inference_lab.contract import Solver
 from inference_lab.distortions.distortions import Distortion, as_distortion
@@ -40,9 +46,6 @@ from inference_lab.specs.settings import setting
 _MARGIN = 1.02
 #: Starts by default.
 _STARTS = 10
-#: Size of the sample for the ten starts, in all and per cluster; it is used if there are more than
-#: four times as many points (docs/decisions/032-starts-on-a-sample.md).
-_SAMPLE, _SAMPLE_EACH = 5_000, 100
 
 EStepStart = Literal["previous", "cold"]
 Closure = Literal["raise", "drop", "keep", "vote"]
@@ -173,8 +176,8 @@ class HMRFKMeans(SharedSettings, PairScore, CentroidPredictor):
             learner.check_points(inputs.points)
 
         inits = self._inits(supervision)
-        sample = max(_SAMPLE, _SAMPLE_EACH * self.n_clusters)
-        if self.n_init == "auto" and len(inits) > 1 and len(inputs.rows) > 4 * sample:
+        sample = sample_size(self.n_clusters)
+        if self.n_init == "auto" and len(inits) > 1 and len(inputs.rows) > SAMPLED * sample:
             inits = [self._best_on_sample(inputs, supervision, inits, sample)]
         best = self._best_start(inputs, inputs.points, supervision, inits, self._e_step)
 

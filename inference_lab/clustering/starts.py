@@ -15,6 +15,11 @@ from inference_lab.specs.settings import Range, setting
 
 #: Metadata of a field that holds a positive number, as `setting` makes them.
 AT_LEAST_ONE = {"range": Range(at_least=1)}
+#: Size of a sample of points that starts are fitted to, in all and per cluster.
+_SAMPLE, _SAMPLE_EACH = 5_000, 100
+#: A sample is used if there are more points than this multiple of its size
+#: (docs/decisions/032-starts-on-a-sample.md).
+SAMPLED = 4
 #: Relative differences of objectives up to this size count as rounding.
 _ROUNDING = 1e-10
 
@@ -52,6 +57,11 @@ def generator_of(random_state: Any) -> np.random.Generator:
     if random_state is None or isinstance(random_state, np.random.RandomState):
         return np.random.default_rng(check_random_state(random_state).randint(2**31))
     return np.random.default_rng(random_state)
+
+
+def sample_size(n_clusters: int) -> int:
+    """Return the number of points in a sample that stands for all points."""
+    return max(_SAMPLE, _SAMPLE_EACH * n_clusters)
 
 
 def best_of(

@@ -101,15 +101,20 @@ class Supervision:
             self.auto,
         )
 
-    def sample(self, size: int, rng: np.random.Generator) -> IntArray:
+    def sample(self, size: int, rng: np.random.Generator, *, pairs_first: bool = False) -> IntArray:
         """Return the rows of random points, with their partners and all known labels.
 
         About half of the points are drawn; the others are their partners, so that points occur in
-        pairs nearly as often as in all data.
+        pairs nearly as often as in all data. With `pairs_first`, points in pairs are drawn before
+        others, so that the sample holds few pairs, too.
         """
         n = self.known.size
         chosen = np.zeros(n, dtype=np.bool_)
         order = rng.permutation(n)
+        if pairs_first:
+            coupled = np.zeros(n, dtype=np.bool_)
+            coupled[self.constraints.touches(np.arange(n))] = True
+            order = order[np.argsort(~coupled[order], kind="stable")]
         chosen[order[: size // 2]] = True
         pairs = np.concatenate([self.constraints.must_link, self.constraints.cannot_link])
         partners = np.unique(pairs[chosen[pairs].any(axis=1)])

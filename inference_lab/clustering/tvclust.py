@@ -126,9 +126,9 @@ class Gaussians:
 
     def __init__(self, points: FloatArray, shares: FloatArray) -> None:
         d = points.shape[1]
-        sizes = shares.sum(axis=0)
-        means = (shares.T @ points) / (1.0 + sizes[:, None])
-        scatter = np.zeros((sizes.size, d, d))
+        sizes: FloatArray = shares.sum(axis=0)
+        means: FloatArray = (shares.T @ points) / (1.0 + sizes[:, None])
+        scatter: FloatArray = np.zeros((sizes.size, d, d))
         for begin in range(0, len(points), _BLOCK):
             rows = slice(begin, begin + _BLOCK)
             columns, weights = points[rows].T.copy(), shares[rows].T.copy()
@@ -141,10 +141,11 @@ class Gaussians:
         """Set the posteriors: sizes (k,), means (k, d), scatter around these (k, d, d)."""
         d = means.shape[1]
         self.sizes, self.means, self.scatter = sizes, means, scatter
-        self.beta, self.nu = 1.0 + sizes, d + sizes
+        self.beta: FloatArray = 1.0 + sizes
+        self.nu: FloatArray = d + sizes
         # I + sum r x x' - beta m m'.
         inverse = np.eye(d) + scatter + means[:, :, None] * means[:, None, :]
-        self.factor: FloatArray = np.linalg.cholesky(inverse)
+        self.factor: FloatArray = np.asarray(np.linalg.cholesky(inverse), dtype=np.float64)
         diagonal = np.diagonal(self.factor, axis1=1, axis2=2)
         #: ``ln |W|``.
         self.log_det: FloatArray = -2.0 * np.log(diagonal).sum(axis=1)
@@ -535,7 +536,8 @@ class _VariationalFit:
             self.rng,
             log_odds(self.supervision.constraints),
         )
-        sizes = np.bincount(model.labels_, weights=self.sample_weight, minlength=k)
+        counted = self.supervision.sample_weight_or_ones
+        sizes: FloatArray = np.bincount(model.labels_, weights=counted, minlength=k).astype(float)
         place = np.argsort(largest_first(sizes, self.known))
         self.shares[np.arange(n), place[model.labels_]] = 1.0
         self._set_agreement()

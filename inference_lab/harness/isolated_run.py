@@ -53,7 +53,7 @@ def _memory_of_a_processor() -> int:
     """Return the bytes of memory of this machine for each processor that this process may use."""
     from joblib import cpu_count
 
-    return physical_memory() // max(1, cpu_count())
+    return physical_memory() // max(1, int(cpu_count()))
 
 
 def now() -> str:

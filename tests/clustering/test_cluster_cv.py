@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,7 +17,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
-from inference_lab.clustering import ConstrainedClusterCV, PCKMeans
+from inference_lab.clustering import ConstrainedClusterCV, PCKMeans, cluster_cv
 from inference_lab.clustering.cluster_cv import (
     Kept,
     candidates_for,
@@ -26,6 +29,7 @@ from inference_lab.clustering.cluster_cv import (
     pair_groups,
     standard_error,
 )
+from inference_lab.clustering.supervision import Supervision
 from inference_lab.constraints import Constraints, SampleIds
 
 WINE, CLASSES = load_wine(return_X_y=True)
@@ -355,3 +359,44 @@ def test_standardised_points_are_not_standardised_again() -> None:
     gains = {each.name: each.prior_gain for each in raw}
     assert gains["k-means without pairs"] == 0.0 < gains["TVClust"]
     assert all(each.prior_gain == gains[each.name] for each in scaled)
+
+
+# ---------------------------------------------------------------------- large data, other machines
+
+
+def test_candidates_for_large_data_are_compared_on_a_sample(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cluster_cv, "sample_size", lambda n_clusters: 40)
+    sizes: list[int] = []
+
+    class Sized(PCKMeans):
+        def fit(self, X: Any, y: Any = None, **arguments: Any) -> Any:
+            sizes.append(len(X))
+            return super().fit(X, y, **arguments)
+
+    pairs = sampled(60)
+    model = ConstrainedClusterCV(3, candidates=[("sized", Sized())], random_state=0)
+    model.fit(WINE, **pairs.fit_params())
+    # One repetition of five folds on the sample, then all points and pairs.
+    assert sizes == [40] * 5 + [len(WINE)]
+    assert model.labels_.size == len(WINE) and len(model.constraints_) == len(pairs)
+    assert model.cv_results_.mean_test_score[0] == model.best_score_
+
+
+def test_few_pairs_are_in_the_sample_of_large_data() -> None:
+    rng = np.random.default_rng(0)
+    pairs = Constraints([(0, 5_000), (1, 7_000)], [(2, 9_000)], n_points=10_000)
+    supervision = Supervision(pairs, np.full(10_000, -1), None)
+    rows = supervision.sample(100, rng, pairs_first=True)
+    assert rows.size == 100 and len(pairs.restrict(rows)) == 3
+
+
+def test_an_executor_makes_the_fits() -> None:
+    pairs = sampled(40)
+    here = search(n_repeats=1).fit(WINE, **pairs.fit_params())
+    with ThreadPoolExecutor(2) as executor:
+        there = search(n_repeats=1).fit(WINE, **pairs.fit_params(), executor=executor)
+    assert (here.labels_ == there.labels_).all()
+    columns = ["candidate", "mean_test_score", "expected_gain"]
+    assert here.cv_results_[columns].equals(there.cv_results_[columns])
