@@ -129,9 +129,10 @@ def run(
     ours = is_ours(solver)
     warm = warmed_up(solver, instance, settings)
     asked = blank(instance, solver, seed, repeat, settings)
+    # Loaded here, because each run's process would load them again, which takes longer than most
+    # runs. Scores need the last ones.
+    import_module("inference_lab.solving")
     if instance.problem.truth is not None:
-        # Loaded here, because scores need them and each run's process would load them again, which
-        # takes longer than most runs.
         for module in ("inference_lab.results.scoring", "sklearn.metrics", "scipy.sparse.csgraph"):
             import_module(module)
     incumbent = SharedIncumbent(instance.problem.graph.n_variables) if limits.hold else None

@@ -9,12 +9,12 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -104,20 +104,20 @@ def test_pools_make_the_runs_of_this_process(pool, guess, tmp_path):
         made = il.compare(
             PROBLEMS,
             solvers,
-            seeds=4,
+            seeds=2,
             executor=executor,
             store=tmp_path / "runs.jsonl",
             progress=events.append,
         )
-    local = here(PROBLEMS, solvers[:2], seeds=4)
+    local = here(PROBLEMS, solvers[:2], seeds=2)
     assert [run for run in what(made) if "Dies" not in run[0].solver] == local
     dead = [record for record in made.records if "Dies" in record.solver]
     # Salvaged: the labelling that was offered before the end of the process.
-    assert len(dead) == 8 and {record.status for record in dead} == {"crash"}
+    assert len(dead) == 4 and {record.status for record in dead} == {"crash"}
     assert all(np.isfinite(record.energy) for record in dead)
     assert {record.memory_limit for record in made.records} == {physical_memory() // cpu_count()}
-    assert [event.done for event in events if event.record is not None] == list(range(1, 25))
-    assert len([event for event in events if event.record is None]) == 24
+    assert [event.done for event in events if event.record is not None] == list(range(1, 13))
+    assert len([event for event in events if event.record is None]) == 12
     assert RecordStore(tmp_path / "runs.jsonl").read() != []
 
 
@@ -136,10 +136,10 @@ class Recorder(ThreadPoolExecutor):
 def test_a_large_problem_is_sent_to_each_process_once(monkeypatch):
     monkeypatch.setattr(shared_objects, "_SMALL", 0)
     with Recorder(1) as executor:
-        made = il.compare(PROBLEMS, "icm", seeds=30, executor=executor)
+        made = il.compare(PROBLEMS, "icm", seeds=30, executor=executor, isolate=False)
         monkeypatch.setattr(executors, "_PROCESS", "another")
-        assert what(il.compare(PROBLEMS, "icm", seeds=30, executor=executor)) == what(made)
-    assert what(made) == here(PROBLEMS, "icm", seeds=30)
+        again = il.compare(PROBLEMS, "icm", seeds=30, executor=executor, isolate=False)
+    assert what(again) == what(made) == here(PROBLEMS, "icm", seeds=30)
     sent = [bool(contents) for _, _, contents, _ in executor.calls]
     # Until the first answers arrive, each call has its problem. The other caller has a new process.
     assert len(sent) == 2 * 60
@@ -156,7 +156,9 @@ def test_a_process_that_lacks_a_problem_receives_it(monkeypatch):
             if event.record is not None and event.done == 20:
                 executor.submit(lambda: vars(executors._own).clear())
 
-        made = il.compare(PROBLEMS, "icm", seeds=30, executor=executor, progress=forget)
+        made = il.compare(
+            PROBLEMS, "icm", seeds=30, executor=executor, progress=forget, isolate=False
+        )
     assert what(made) == here(PROBLEMS, "icm", seeds=30)
     # Each problem is sent again, with the call that lacked it.
     messages = [call for call in executor.calls if call]
@@ -242,30 +244,25 @@ def test_ctrl_c_cancels_the_calls_in_flight():
     assert len(executor.futures) == 10 and all(f.cancelled() for f in executor.futures)
 
 
-def reply(value):
-    """Return a reply of a process that makes no call."""
-    return executors.Reply(value, "there, process 1", environment())
+def test_calls_in_flight_are_bounded(monkeypatch):
+    """Sixteen at first, then four for each process that has answered: three of them here."""
+    running: list[Future[Any]] = []
+    in_flight = []
 
+    class Queue(SimpleQueue):
+        def get(self):
+            if self.empty():
+                in_flight.append(len(running))
+                place = f"there, process {len(in_flight) % 3}"
+                running.pop(0).set_result(executors.Reply(len(in_flight), place, environment()))
+            return super().get()
 
-def test_calls_in_flight_are_bounded():
-    waiting: list[Future[Any]] = []
+    monkeypatch.setattr(executors, "SimpleQueue", Queue)
+    executor = Done(lambda future, call: running.append(future))
     calls = ((number, partial(int, number)) for number in range(100))
-    made = through_executor(
-        Done(lambda future, call: waiting.append(future)), calls, lambda number: None, 1, print
-    )
-    answers = threading.Thread(target=lambda: results.extend(made))
-    results: list[tuple[int, Any]] = []
-    answers.start()
-    most = answered = 0
-    while answered < 100:
-        if len(waiting) > answered:
-            most = max(most, len(waiting) - answered)
-            if len(waiting) in (100, answered + 16, answered + 20):
-                waiting[answered].set_result(reply(answered))
-                answered += 1
-    answers.join()
-    assert results == [(number, number) for number in range(100)]
-    assert most == 20
+    made = list(through_executor(executor, calls, lambda number: None, 1, lambda facts: None))
+    assert sorted(number for number, _ in made) == list(range(100))
+    assert in_flight[:4] == [16, 20, 24, 28] and max(in_flight) == 28
 
 
 # ---------------------------------------------------------------------- other code on a worker
@@ -297,8 +294,9 @@ def test_missing_file_on_a_worker_is_refused(guess, tmp_path):
 
 def test_other_code_of_the_library_is_refused(monkeypatch, tmp_path):
     monkeypatch.setattr(executors, "code_digest", lambda: "other")
-    message = "the code of inference-lab .* is not that of this comparison"
-    with refused(message, tmp_path) as compare:
+    with refused(
+        "the code of inference-lab .* is not that of this comparison", tmp_path
+    ) as compare:
         compare("icm")
 
 
@@ -336,8 +334,13 @@ import sys
 from distributed import LocalCluster
 
 if __name__ == "__main__":
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
-    with LocalCluster(host="127.0.0.1", **options, local_directory=sys.argv[1]) as cluster:
+    with LocalCluster(
+        n_workers=int(sys.argv[2]),
+        threads_per_worker=1,
+        host="127.0.0.1",
+        dashboard_address="127.0.0.1:0",
+        local_directory=sys.argv[1],
+    ) as cluster:
         pids = [nanny.pid for nanny in cluster.workers.values()]
         print(cluster.scheduler_address, *pids, flush=True)
         sys.stdin.read()
@@ -353,20 +356,20 @@ class Cluster(NamedTuple):
 
 
 @contextmanager
-def started(folder):
-    """Start a scheduler and two workers."""
+def started(folder, workers=2):
+    """Start a scheduler and workers."""
     pytest.importorskip("distributed", reason="the extra [cluster] is not installed")
     script = folder / "cluster.py"
     script.write_text(CLUSTER)
     with subprocess.Popen(
-        [sys.executable, str(script), str(folder)],
+        [sys.executable, str(script), str(folder), str(workers)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
     ) as process:
-        address, *workers = process.stdout.readline().split()
-        yield Cluster(address, process.pid, [int(worker) for worker in workers])
+        address, *pids = process.stdout.readline().split()
+        yield Cluster(address, process.pid, [int(pid) for pid in pids])
         process.stdin.close()
 
 
@@ -416,18 +419,18 @@ def test_killed_worker_loses_no_run_and_doubles_none(cluster, guess, tmp_path):
 
 def test_scheduler_that_goes_away_ends_the_comparison(cluster, guess, tmp_path):
     store = RecordStore(tmp_path / "runs.jsonl")
-    compare = partial(il.compare, PROBLEMS, f"{guess}:Guess", seeds=40, store=store)
-    with started(tmp_path) as other, DaskCluster(other.address) as executor:
+    compare = partial(il.compare, PROBLEMS, f"{guess}:Guess", seeds=20, store=store, isolate=False)
+    with started(tmp_path, workers=1) as other, DaskCluster(other.address) as executor:
         kill = after(10, lambda: os.kill(other.scheduler, signal.SIGKILL))
         with pytest.raises(ExecutorError, match=r"scheduler has ended.*the same call goes on"):
             compare(executor=executor, progress=kill)
     first = store.read()
-    assert 10 <= len(first) < 80
+    assert 10 <= len(first) < 40
     with DaskCluster(cluster.address) as executor:
         compare(executor=executor)
     stored = store.read()
     assert stored[: len(first)] == first
-    assert len(stored) == len({record.key for record in stored}) == 80
+    assert len(stored) == len({record.key for record in stored}) == 40
 
 
 def test_fits_of_a_study_run_on_a_cluster(cluster, tmp_path, monkeypatch):
