@@ -172,21 +172,28 @@ _starting = threading.Lock()
 
 
 @contextmanager
-def _no_daemon() -> Iterator[None]:
-    """Clear the flag of a daemon for the duration of the block.
+def _ordinary_parent() -> Iterator[None]:
+    """Clear for the duration of the block what pools set in a process and its children refuse.
 
     Pools and clusters run in daemons, which may have no children, because these could outlive them.
-    Workers end when their parent does.
+    Workers end when their parent does. The children of loky's processes do not know its way to
+    start processes, which they are told to take.
     """
     process = multiprocessing.current_process()
     daemon = process.daemon
+    method = multiprocessing.get_start_method(allow_none=True)
+    foreign = method is not None and method not in multiprocessing.get_all_start_methods()
     if daemon:
         process.daemon = False
+    if foreign:
+        multiprocessing.set_start_method("spawn", force=True)
     try:
         yield
     finally:
         if daemon:
             process.daemon = True
+        if foreign:
+            multiprocessing.set_start_method(method, force=True)
 
 
 class Worker:
@@ -205,7 +212,7 @@ class Worker:
             # would print a traceback.
             _mask_interrupts(True)
             try:
-                with _starting, _no_daemon(), _limited_threads_of_children(self.threads):
+                with _starting, _ordinary_parent(), _limited_threads_of_children(self.threads):
                     self.process.start()
             finally:
                 _mask_interrupts(False)

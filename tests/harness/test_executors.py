@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from joblib import cpu_count
+from joblib.externals.loky import ProcessPoolExecutor as LokyPool
 
 import inference_lab as il
 from inference_lab.cli import main
@@ -96,7 +97,7 @@ def here(*arguments, **settings):
 # ---------------------------------------------------------------------- pools
 
 
-@pytest.mark.parametrize("pool", [ThreadPoolExecutor, ProcessPoolExecutor])
+@pytest.mark.parametrize("pool", [ThreadPoolExecutor, ProcessPoolExecutor, LokyPool])
 def test_pools_make_the_runs_of_this_process(pool, guess, tmp_path):
     solvers = [f"{guess}:Guess", "icm", f"{guess}:Dies"]
     events = []
