@@ -10,11 +10,12 @@ import platform
 import sys
 import uuid
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -102,12 +103,24 @@ def _processor() -> str:
 
 
 def physical_memory() -> int:
-    """Return the bytes of memory of the machine, or the smaller limit of its cgroup."""
+    """Return the bytes of memory of the machine, or the smallest limit of its control groups."""
     sizes = [psutil.virtual_memory().total]
-    for place in ("memory.max", "memory/memory.limit_in_bytes"):
-        with suppress(OSError, ValueError), open(f"/sys/fs/cgroup/{place}") as stream:
-            sizes.append(int(stream.read()))
+    for place in _control_groups(Path("/proc/self/cgroup")):
+        for limit in ("memory.max", "memory.limit_in_bytes"):
+            with suppress(OSError, ValueError):
+                sizes.append(int((place / limit).read_text()))
     return min(sizes)
+
+
+def _control_groups(listing: Path, root: Path = Path("/sys/fs/cgroup")) -> Iterator[Path]:
+    """Yield the folders of the groups of memory of this process: batch jobs have nested ones."""
+    yield from (root, root / "memory")
+    with suppress(OSError, ValueError):
+        for line in listing.read_text().splitlines():
+            _, kinds, path = line.split(":", 2)
+            if kinds in ("", "memory"):
+                group = root / kinds / path.lstrip("/")
+                yield from (group, *group.parents[: len(Path(path).parts) - 1])
 
 
 class RunKey(NamedTuple):
