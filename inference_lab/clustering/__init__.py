@@ -23,6 +23,7 @@ from inference_lab.clustering.dp_means import DPMeans, RDPMeans
 from inference_lab.clustering.em import HalfStep
 from inference_lab.clustering.hmrf_kmeans import HMRFKMeans, MPCKMeans, PCKMeans
 from inference_lab.clustering.kernel_kmeans import KernelHMRFKMeans
+from inference_lab.clustering.large_data import fit_on_sample
 from inference_lab.clustering.mixture import ConstrainedGaussianMixture
 from inference_lab.clustering.pair_warnings import (
     ConstraintsNotMetWarning,
@@ -103,6 +104,7 @@ __all__ = [
     "Violations",
     "certify",
     "cluster_table",
+    "fit_on_sample",
     "improve",
 ]
 

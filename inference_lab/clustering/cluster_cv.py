@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from inference_lab.clustering.fit_inputs import check_word, takes
 from inference_lab.clustering.hmrf_kmeans import MPCKMeans, PCKMeans
+from inference_lab.clustering.large_data import batches
 from inference_lab.clustering.mixture import ConstrainedGaussianMixture
 from inference_lab.clustering.pair_warnings import ContradictoryPairsWarning, watch_faults
 from inference_lab.clustering.prediction import LabellingMixin
@@ -699,8 +700,11 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
         (True, True)
         """
         check_is_fitted(self)
-        points = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        return np.asarray(self.best_estimator_.predict(points), dtype=np.int64)
+        labels = []
+        for batch in batches(X):
+            points = validate_data(self, batch, reset=False, dtype=[np.float64, np.float32])
+            labels.append(self.best_estimator_.predict(points))
+        return np.concatenate(labels).astype(np.int64, copy=False)
 
 
 def _table(rows: Sequence[_Row], group: IntArray, expected: Mapping[int, float]) -> Any:

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from inference_lab.clustering.em import HalfStep, Result
 from inference_lab.clustering.fit_inputs import FitInputs, PointFormat, takes
+from inference_lab.clustering.large_data import batches
 from inference_lab.clustering.supervision import (
     PAIR_ARGUMENTS,
     FitArguments,
@@ -113,6 +114,8 @@ class CostPredictor(
         Parameters
         ----------
         X : (n, d) array-like or CSR matrix
+            Large data are read in batches of rows, so that no copy is made of a `numpy.memmap` or
+            of a Dask array or frame.
 
         Returns
         -------
@@ -133,7 +136,8 @@ class CostPredictor(
         >>> bool(near == model.labels_[0]), bool(far == model.labels_[3])
         (True, True)
         """
-        return np.asarray(self._costs_of(X).argmin(axis=1), dtype=np.int64)
+        labels = [self._costs_of(batch).argmin(axis=1) for batch in batches(X)]
+        return np.concatenate(labels).astype(np.int64, copy=False)
 
     def transform(self, X: Any) -> FloatArray:
         """Return the cost of each point in each cluster, without constraints.
