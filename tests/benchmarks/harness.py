@@ -1,18 +1,21 @@
 """Overhead of the harness, and time to render a report: ``python tests/benchmarks/harness.py``.
 
-A thousand runs of a fraction of a millisecond each are made in this process and in two workers.
-Then ten thousand records are read and reported.
+A thousand runs of a fraction of a millisecond each are made in this process, in two workers, and on
+a Dask cluster of two workers. Then ten thousand records are appended, read and reported.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +23,7 @@ from msgspec.structs import replace
 
 import inference_lab as il
 from inference_lab.contract import TracePoint
+from inference_lab.harness.dask_cluster import DaskCluster
 from inference_lab.results.records import Record, RecordStore
 
 PROBLEMS = [f"potts-grid(height=6, width=6, seed={seed})" for seed in range(10)]
@@ -29,28 +33,42 @@ SOLVERS = ["icm", "loopy-bp", "mean-field", "trw-s"]
 def runs(folder: Path) -> None:
     """Print the overhead of a run beyond the solver's own time."""
     il.compare(PROBLEMS, SOLVERS)  # compiles, or loads kernels compiled before
-    print("jobs   runs   wall s   overhead of a run, ms: median and 95 %   resuming all, s")
-    for jobs in (1, 2):
-        store = folder / f"{jobs}.jsonl"
+    print(
+        "jobs   runs   wall s   CPU ms of a run   overhead, ms: median and 95 %   resuming all, s"
+    )
+    for name, jobs in (("1", 1), ("2", 2), ("dask", 2)):
+        store = folder / f"{name}.jsonl"
         ends: list[float] = []
 
         def note(event: object, ends: list[float] = ends) -> None:
             if getattr(event, "record", None) is not None:
                 ends.append(time.perf_counter())
 
-        begin = time.perf_counter()
-        done = il.compare(
-            PROBLEMS, SOLVERS, seeds=25, time_limit=5.0, jobs=jobs, store=store, progress=note
-        )
+        begin, used = time.perf_counter(), os.times()[:4]
+        with DaskCluster("local", jobs) if name == "dask" else nullcontext() as executor:
+            compare = partial(
+                il.compare,
+                *(PROBLEMS, SOLVERS),
+                seeds=25,
+                time_limit=5.0,
+                jobs=1 if executor else jobs,
+                executor=executor,
+                store=store,
+            )
+            done = compare(progress=note)
         wall = time.perf_counter() - begin
+        cpu = 1000 * (sum(os.times()[:4]) - sum(used)) / len(done)
         own = {r.finished: r.seconds for r in done.records}
         typical = statistics.median(own.values())
         steps = [1000 * (jobs * (b - a) - typical) for a, b in itertools.pairwise(ends)]
         begin = time.perf_counter()
-        il.compare(PROBLEMS, SOLVERS, seeds=25, time_limit=5.0, jobs=jobs, store=store)
+        compare()
         again = time.perf_counter() - begin
         middle, high = np.quantile(steps, [0.5, 0.95])
-        print(f"{jobs:4}  {len(done):5}  {wall:7.1f}  {middle:22.1f} {high:18.1f}  {again:17.2f}")
+        print(
+            f"{name:4}  {len(done):5}  {wall:7.1f}  {cpu:16.1f}  {middle:20.1f} {high:10.1f}  "
+            f"{again:16.2f}"
+        )
 
 
 def some_records() -> list[Record]:
@@ -98,20 +116,29 @@ def some_records() -> list[Record]:
 def reports(folder: Path) -> None:
     """Print the time to read and to report 10,000 records."""
     store = RecordStore(folder / "many" / "runs.jsonl")
-    store.extend(some_records())
+    records = some_records()
+    begin = time.process_time()
+    for record in records:
+        store.append(record)
+    written = time.process_time()
+    store.read()
+    append, read = written - begin, time.process_time() - written
+    print("bytes of a record, with 20 points   CPU us to append it   to read it")
+    each = store.path.stat().st_size / len(records)
+    print(f"{each:33.0f} {1e6 * append / len(records):21.0f} {1e6 * read / len(records):12.0f}")
     command = [sys.executable, "-m", "inference_lab", "report"]
     print("records     MB   wall s of the command, median of three   MB of the page")
-    for records in (100, 10_000):
-        part = RecordStore(folder / f"{records}" / "runs.jsonl")
-        part.extend(store.read()[:records])
+    for size in (100, 10_000):
+        part = RecordStore(folder / f"{size}" / "runs.jsonl")
+        part.extend(records[:size])
         times = []
         for _ in range(3):
             begin = time.perf_counter()
             subprocess.run([*command, str(part.path.parent)], check=True, capture_output=True)
             times.append(time.perf_counter() - begin)
-        size = part.path.stat().st_size / 1e6
+        megabytes = part.path.stat().st_size / 1e6
         page = (part.path.parent / "report" / "index.html").stat().st_size / 1e6
-        print(f"{records:7} {size:6.1f} {statistics.median(times):8.2f} {page:31.2f}")
+        print(f"{size:7} {megabytes:6.1f} {statistics.median(times):8.2f} {page:31.2f}")
 
 
 if __name__ == "__main__":
