@@ -20,11 +20,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from joblib import cpu_count
+from joblib import cpu_count, parallel_config
 from joblib.externals.loky import ProcessPoolExecutor as LokyPool
+from sklearn.base import clone
+from sklearn.datasets import load_iris
 
 import inference_lab as il
 from inference_lab.cli import main
+from inference_lab.clustering import ConstrainedClusterCV, PCKMeans
 from inference_lab.harness import dask_cluster, executors
 from inference_lab.harness.campaign import InputError
 from inference_lab.harness.dask_cluster import DaskCluster
@@ -456,6 +459,21 @@ def test_fits_of_a_study_run_on_a_cluster(cluster, tmp_path, monkeypatch):
     described = json.loads((tmp_path / "there" / "environments.json").read_text())
     assert set(described) == {"elsewhere", environment()["id"]}
     assert {record.environment for record in there} == {environment()["id"]}
+
+
+def test_estimators_share_their_fits_on_a_cluster(cluster):
+    from distributed import Client
+
+    X, _ = load_iris(return_X_y=True)
+    pairs = {"must_link": [(0, 1), (60, 61)], "cannot_link": [(0, 60), (60, 120)]}
+    candidates = [("one", PCKMeans()), ("five", PCKMeans(n_init=5))]
+    settings = {"n_splits": 2, "n_repeats": 1, "random_state": 0}
+    model = ConstrainedClusterCV(3, candidates=candidates, **settings)
+    made_here = clone(model).fit(X, **pairs)
+    with Client(cluster.address), parallel_config("dask"):
+        there = clone(model).set_params(n_jobs=-1).fit(X, **pairs)
+    assert there.best_params_ == made_here.best_params_
+    np.testing.assert_array_equal(there.labels_, made_here.labels_)
 
 
 def test_the_command_line_takes_an_address(cluster, tmp_path, monkeypatch):
