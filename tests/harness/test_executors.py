@@ -67,6 +67,16 @@ class Dies(Solver):
     def run(self, graph, run):
         run.offer(run.rng.integers(0, graph.cardinalities))
         os.kill(os.getpid(), 9)
+
+
+@dataclass(frozen=True)
+class Hoards(Solver):
+    """Takes a gigabyte after an offer."""
+
+    def run(self, graph, run):
+        run.offer(run.rng.integers(0, graph.cardinalities))
+        bytearray(1 << 30)
+        return Outcome(converged=True)
 '''
 
 
@@ -123,6 +133,14 @@ def test_pools_make_the_runs_of_this_process(pool, guess, tmp_path):
     assert [event.done for event in events if event.record is not None] == list(range(1, 13))
     assert len([event for event in events if event.record is None]) == 12
     assert RecordStore(tmp_path / "runs.jsonl").read() != []
+
+
+def test_limits_on_memory_hold_on_workers(guess):
+    limit = 1 << 28
+    with ThreadPoolExecutor(1) as executor:
+        made = il.compare(PROBLEMS, f"{guess}:Hoards", executor=executor, memory_limit=limit)
+    assert [(r.status, r.memory_limit) for r in made.records] == [("memory", limit)] * 2
+    assert all(np.isfinite(record.energy) for record in made.records)
 
 
 class Recorder(ThreadPoolExecutor):
