@@ -168,7 +168,7 @@ def resumable(
 ) -> Iterator[None]:
     """Raise some errors as `BadInput`; after others and Ctrl-C, print the kept results.
 
-    The others are system errors and those of `stopped_by`.
+    The others are system errors and the ones in `stopped_by`.
     """
     others: tuple[type[BaseException], ...] = (KeyboardInterrupt, OSError, *stopped_by)
     try:

@@ -1,4 +1,4 @@
-"""Better clusters than those of a fit, and bounds on the distance of a fit from the optimum."""
+"""Better clusters than a fit found, and bounds on the distance of a fit from the optimum."""
 
 from __future__ import annotations
 

@@ -440,7 +440,7 @@ def _log_weights(log_v: FloatArray, log_rest: FloatArray) -> FloatArray:
 
 
 def largest_first(sizes: FloatArray, known: IntArray) -> IntArray:
-    """Return components by size, but for those of known labels, which keep their numbers.
+    """Return components by size, except the ones with known labels, which keep their numbers.
 
     Early sticks are long: the bound is greatest with the largest components first.
     """

@@ -229,7 +229,7 @@ def run_campaign(
 
 
 def _check_key(record: RunRecord, key: RunKey | FitKey) -> None:
-    """Raise unless a record is that of the run that was asked for."""
+    """Raise unless a record belongs to the requested run."""
     if record.key != key:
         other = [
             f"{name} {there!r} (here {here!r})"

@@ -283,14 +283,14 @@ def make_call(caller: Caller, parcel: Parcel, contents: Mapping[str, bytes], mes
 
 
 def _other_code(caller: Caller, station: _Station) -> Refusal | None:
-    """Return a refusal if the library of a worker is not that of its caller."""
+    """Return a refusal if the library of a worker is not its caller's."""
     here, there = station.environment["inference_lab"], caller.environment["inference_lab"]
     if here != there:
         return Refusal(f"the worker has inference-lab {here}, and this comparison {there}")
     if station.code != caller.code:
         return Refusal(
-            f"the code of inference-lab {here} is not that of this comparison: install the same "
-            "there, and begin again after an edit"
+            f"inference-lab {here} has other code there than in this comparison: install the same, "
+            "and begin again after an edit"
         )
     return None
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 #: longer.
 _SMALL = 1 << 15
 
-#: Bytes of pickles whose objects a process keeps, beside those of its current call.
+#: Bytes of pickles whose objects a process keeps, beside the objects of its current call.
 _CAPACITY = 1 << 28
 
 

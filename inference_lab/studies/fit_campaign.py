@@ -155,7 +155,7 @@ def run_cell(
     method = cell.method
     if _source(method) != source:
         raise SpecError(
-            f"the file of the solver {method.settings['e_step']!r} is not that of this study"
+            f"the file of the solver {method.settings['e_step']!r} is not the file of this study"
         )
     points = _points(cell.data, data_dir)
     solver = method.settings.get("e_step")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from clusterers import KINDS, made
 
-from inference_lab.clustering import MPCKMeans, PCKMeans, hmrf_kmeans
+from inference_lab.clustering import MPCKMeans, PCKMeans, hmrf_kmeans, starts
 from inference_lab.clustering.hmrf import HMRF
 from inference_lab.clustering.supervision import Supervision
 from inference_lab.constraints import Constraints
@@ -33,7 +33,7 @@ def test_processes_that_share_starts_find_the_same(kind: Any) -> None:
 @pytest.mark.parametrize("kind", [PCKMeans, MPCKMeans])
 def test_many_points_are_seen_by_one_start(monkeypatch: Any, kind: Any) -> None:
     """The work grows as for one start, unless more starts are requested."""
-    monkeypatch.setattr(hmrf_kmeans, "_SAMPLE", 100)
+    monkeypatch.setattr(starts, "_SAMPLE", 100)
     seen: list[int] = []
 
     class Counted(HMRF):

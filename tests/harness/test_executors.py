@@ -316,9 +316,7 @@ def test_missing_file_on_a_worker_is_refused(guess, tmp_path):
 
 def test_other_code_of_the_library_is_refused(monkeypatch, tmp_path):
     monkeypatch.setattr(executors, "code_digest", lambda: "other")
-    with refused(
-        "the code of inference-lab .* is not that of this comparison", tmp_path
-    ) as compare:
+    with refused("other code there than in this comparison", tmp_path) as compare:
         compare("icm")
 
 
@@ -370,7 +368,7 @@ if __name__ == "__main__":
 
 
 class Cluster(NamedTuple):
-    """The address of a scheduler, its process, and those of its workers."""
+    """The address of a scheduler, its process and its workers' processes."""
 
     address: str
     scheduler: int

@@ -543,7 +543,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked(path):
     ],
 )
 def test_memory_of_a_batch_job(listing, folder, name, tmp_path, monkeypatch):
-    """Its limit is that of a group around its own, in both versions of control groups."""
+    """Its limit is set by a group around its own, in both versions of control groups."""
     (tmp_path / "listing").write_text(listing)
     job = tmp_path / folder / "slurm" / "job_7"
     (job / "step_0").mkdir(parents=True)
