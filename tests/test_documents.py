@@ -38,6 +38,7 @@ from inference_lab.io import FormatError, supported_suffixes, write
 PAGES = (
     "clustering",
     "first-run",
+    "large-data",
     "many-machines",
     "own-data",
     "own-problem",

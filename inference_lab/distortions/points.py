@@ -23,7 +23,7 @@ Points: TypeAlias = Any
 #: Entries of a block of costs: half a megabyte, which stays in the cache.
 BLOCK = 1 << 16
 #: Rows and columns of a block of pairs that are compared at once.
-_PAIR_ROWS, _PAIR_COLUMNS = 256, 4096
+_PAIR_ROWS, _PAIR_COLUMNS = 64, 4096
 
 
 def is_sparse(points: Points) -> bool:

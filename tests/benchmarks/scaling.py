@@ -69,7 +69,14 @@ def fits(sizes: list[int], rounds: int) -> None:
     import numpy as np
     from sklearn.cluster import KMeans
 
-    from inference_lab.clustering import HMRFKMeans, MPCKMeans, PCKMeans, TVClust
+    from inference_lab.clustering import (
+        ConstrainedClusterCV,
+        ConstrainedGaussianMixture,
+        HMRFKMeans,
+        MPCKMeans,
+        PCKMeans,
+        TVClust,
+    )
     from inference_lab.constraints import Constraints
 
     print("| points | KMeans, CPU s | estimator | CPU s | times KMeans | iterations |")
@@ -87,7 +94,9 @@ def fits(sizes: list[int], rounds: int) -> None:
             (PCKMeans(10, random_state=0), pairs),
             (MPCKMeans(10, random_state=0), pairs),
             (HMRFKMeans(10, e_step="mean-field", random_state=0), pairs),
-            (TVClust(10, random_state=0), pairs),
+            (ConstrainedGaussianMixture(10, random_state=0), pairs),
+            (TVClust(random_state=0), pairs),
+            (ConstrainedClusterCV(10, random_state=0), pairs),
         ):
             times = []
             for _ in range(rounds):
@@ -100,7 +109,7 @@ def fits(sizes: list[int], rounds: int) -> None:
             if n in sizes:
                 print(
                     f"| {n:,} | {base:.2f} | {type(model).__name__} | {spent:.2f} "
-                    f"| {spent / base:.2f} | {model.n_iter_} |",
+                    f"| {spent / base:.2f} | {getattr(model, 'n_iter_', '')} |",
                     flush=True,
                 )
 
