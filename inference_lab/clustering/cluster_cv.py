@@ -354,8 +354,8 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
         or pipelines that end in one. Estimators without ``must_link`` in ``fit`` use no pairs. By
         default k-means, PCKMeans, MPCKMeans, Gaussian mixtures and TVClust, some of them
         standardised.
-    n_splits : int
-        Folds of pairs.
+    n_splits : int or "auto"
+        Folds of pairs; "auto" is five, or three on a sample of large data.
     n_repeats : int or "auto"
         Repetitions with newly drawn folds; "auto" is two, or one on a sample of large data.
     prior_gains : mapping of str to float, optional
@@ -441,7 +441,7 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
 
     n_clusters: Any = field(default=3, kw_only=False)
     candidates: Any = None
-    n_splits: int = setting(5, at_least=2)
+    n_splits: int | Literal["auto"] = setting("auto", at_least=2)
     n_repeats: int | Literal["auto"] = setting("auto", at_least=1)
     prior_gains: Mapping[str, float] | None = None
     n_jobs: int | None = None
@@ -570,12 +570,13 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
             self._group = np.zeros(n_pairs, dtype=np.int64)
             self._chosen, self._expected = 0, {}
             return [_Row(first.name, numbers[0], made, None, "", np.nan)]
-        splits = min(self.n_splits, n_pairs)
+        sampled = self._judged_pairs is not self.constraints_
+        folds_of_auto, repeats_of_auto = (3, 1) if sampled else (5, 2)
+        splits = folds_of_auto if self.n_splits == "auto" else int(self.n_splits)
+        splits = min(splits, n_pairs)
         n_must = len(self._judged_pairs.must_link)
         self._group = pair_groups(self._judged_pairs, splits)
-        repeats = self.n_repeats
-        if isinstance(repeats, str):
-            repeats = 2 if self._judged_pairs is self.constraints_ else 1
+        repeats = repeats_of_auto if self.n_repeats == "auto" else int(self.n_repeats)
         folds = [
             pair_folds(self._group, n_must, splits, np.random.default_rng([self._seed, repeat]))
             for repeat in range(repeats)

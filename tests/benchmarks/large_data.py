@@ -98,9 +98,9 @@ def whole_fit(name: str) -> None:
     """Print time and memory of one estimator on a million points."""
     compile_kernels(name)
     points, labels = alike(MILLION)
-    given = {} if name == "KMeans" else pairs(labels, PAIRS)
+    arguments = {} if name == "KMeans" else pairs(labels, PAIRS)
     before = gigabytes()
-    spent, model = timed(MODELS[name]().fit, points, **given)
+    spent, model = timed(MODELS[name]().fit, points, **arguments)
     ari = adjusted_rand_score(labels, model.labels_)
     print(f"| {name} | {spent:.1f} | {before:.2f} | {gigabytes():.2f} | {ari:.4f} |", flush=True)
 
@@ -145,7 +145,7 @@ def memmap(names: list[str]) -> None:
             X[rows[0] : rows[-1] + 1] = centres[labels[rows]] + rng.normal(size=(rows.size, 20))
         X.flush()
         X = np.load(path, mmap_mode="r")
-        given = pairs(labels, PAIRS)
+        arguments = pairs(labels, PAIRS)
         memory = Memory()
         memory.start()
         print("| estimator | CPU s | of them predict | GB before | peak GB | adjusted Rand |")
@@ -153,7 +153,7 @@ def memmap(names: list[str]) -> None:
         for name in names or SAMPLED:
             compile_kernels(name)
             model, before, memory.peak = MODELS[name](), memory.now(), 0.0
-            spent, sampled = timed(fit_on_sample, model, X, random_state=0, **given)
+            spent, sampled = timed(fit_on_sample, model, X, random_state=0, **arguments)
             peak = memory.peak
             predicted, _ = timed(model.predict, X)
             print(
@@ -165,22 +165,22 @@ def memmap(names: list[str]) -> None:
         os.remove(path)
 
 
-def sample(names: list[str]) -> None:
+def sample(names: list[str], seeds: int) -> None:
     """Print the adjusted Rand index of fits on samples less that of whole fits."""
     print("| estimator | data | seed | pairs | rows | whole fit | sample less whole | CPU s |")
     print("|---|---|---:|---:|---:|---:|---:|---:|")
     for name in names or SAMPLED:
         compile_kernels(name)
-        for seed in range(3):
+        for seed in range(seeds):
             for draw in (alike, uneven):
                 X, labels = draw(MILLION, seed)
                 for count in (PAIRS // 10, PAIRS):
-                    given = pairs(labels, count)
-                    spent, model = timed(MODELS[name]().fit, X, **given)
+                    arguments = pairs(labels, count)
+                    spent, model = timed(MODELS[name]().fit, X, **arguments)
                     whole = adjusted_rand_score(labels, model.labels_)
                     for rows in (20_000, 200_000):
                         less, sampled = timed(
-                            fit_on_sample, MODELS[name](), X, rows, random_state=0, **given
+                            fit_on_sample, MODELS[name](), X, rows, random_state=0, **arguments
                         )
                         gain = adjusted_rand_score(labels, sampled) - whole
                         print(
@@ -195,13 +195,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", choices=("million", "memmap", "sample", "fit"))
     parser.add_argument("estimators", nargs="*", choices=[*MODELS, []], help="only these")
-    chosen = parser.parse_args()
+    parser.add_argument("--seeds", type=int, default=3, help="sets of each kind, for sample")
+    options = parser.parse_args()
     with threadpool_limits(1):
-        if chosen.part == "fit":
-            for name in chosen.estimators:
+        if options.part == "fit":
+            for name in options.estimators:
                 whole_fit(name)
+        elif options.part == "million":
+            million(options.estimators)
+        elif options.part == "memmap":
+            memmap(options.estimators)
         else:
-            globals()[chosen.part](chosen.estimators)
+            sample(options.estimators, options.seeds)
 
 
 if __name__ == "__main__":

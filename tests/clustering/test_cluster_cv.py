@@ -378,8 +378,8 @@ def test_candidates_for_large_data_are_compared_on_a_sample(
     pairs = sampled(60)
     model = ConstrainedClusterCV(3, candidates=[("sized", Sized())], random_state=0)
     model.fit(WINE, **pairs.fit_params())
-    # One repetition of five folds on the sample, then all points and pairs.
-    assert sizes == [40] * 5 + [len(WINE)]
+    # One repetition of three folds on the sample, then all points and pairs.
+    assert sizes == [40] * 3 + [len(WINE)]
     assert model.labels_.size == len(WINE) and len(model.constraints_) == len(pairs)
     assert model.cv_results_.mean_test_score[0] == model.best_score_
 
