@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -15,11 +16,12 @@ from inference_lab.algorithms.belief_propagation.schedules import (
     UP,
     News,
     collect,
+    entries_of,
     few_directions,
-    make_arcs,
+    in_order,
     make_general,
+    make_network,
     make_trees,
-    message_starts,
     pass_along,
     renumber,
     sequential_sweep,
@@ -34,7 +36,6 @@ from inference_lab.kernels.messages import (
     GENERAL,
     aligned_zeros,
     cost_scale,
-    make_terms,
     message_limit,
     unflatten,
 )
@@ -184,7 +185,7 @@ class LoopyBP(IterativeSolver["Passes"]):
 class Passes:
     """Messages of a run and the data to update and decode them."""
 
-    # ``arrays`` describe the graph with its variables in ``order``, and with infinite unaries at
+    # ``net`` describes the graph with its variables in ``order``, and with infinite unaries at
     # labels that hard terms forbid. Every array with an entry per variable has that order:
     # breadth-first, or by number along a grid.
 
@@ -192,25 +193,19 @@ class Passes:
         n = graph.n_variables
         self.graph = graph
         name = settings.schedule_for(graph, temperature)
-        self.order = np.arange(n) if name == "chains" else graph.breadth_first_order
-        self.arrays, self._entries = renumber(graph.arrays, self.order)
-        self.feasible = True
+        self.feasible, unary = True, graph.unary_values
         if graph.has_infinite:
             domains = allowed_labels(graph)
             self.feasible = domains.feasible
-            unary = np.where(domains.allowed, graph.unary_values, np.inf)
-            self.arrays = self.arrays._replace(unary=unary[self._entries]).read_only()
-        start, terms = message_starts(self.arrays), make_terms(self.arrays)
-        self.net = Network(
-            self.arrays.cardinalities,
-            self.arrays.unary_ptr,
-            self.arrays.unary,
-            self.arrays.adj_ptr,
-            start,
-            make_arcs(self.arrays, start, temperature, terms),
-        )
+            unary = np.where(domains.allowed, unary, np.inf)
+        if name == "chains":
+            # Nothing is renumbered, so nothing is copied.
+            self.order = freeze(np.arange(n))
+        else:
+            self.order = graph.breadth_first_order
+            unary = in_order(unary, graph.unary_ptr, self.order)
+        self.net = make_network(graph.arrays, self.order, unary, temperature)
         n_entries = (self.net.cardinalities * np.diff(self.net.adj_ptr)).sum()
-        self.general = make_general(graph, self.arrays)
         plain = graph.n_labels is not None and graph.n_factors == 0
         plain = plain and not (self.net.arcs["way"] == GENERAL).any()
         # Graphs without general terms pass None, so that kernels compile no code for them.
@@ -232,6 +227,12 @@ class Passes:
         self.change = np.inf
         self.schedule = SCHEDULES[name](self)
 
+    @cached_property
+    def general(self) -> General:
+        """The arrays for general terms and factors, with the variables in order."""
+        arrays = renumber(self.graph.arrays, self.order)
+        return make_general(self.graph, arrays._replace(unary=self.net.unary))
+
     @property
     def model(self) -> tuple[Network, General | None, float | None, MessageRule]:
         """The first arguments of every sweep."""
@@ -240,7 +241,8 @@ class Passes:
     def recall(self, marginals: FloatArray) -> None:
         """Start from the messages of variables whose unaries alone give these marginals."""
         assert self.temperature is not None
-        likely = np.maximum(marginals[self._entries], np.finfo(np.float64).tiny)
+        ordered = in_order(marginals, self.graph.unary_ptr, self.order)
+        likely = np.maximum(ordered, np.finfo(np.float64).tiny)
         # Read-only like the unaries that it replaces, so that no kernel is compiled again.
         unary = freeze(-self.temperature * np.log(likely))
         net, self.net = self.net, self.net._replace(unary=unary)
@@ -267,11 +269,16 @@ class Passes:
 
     def decode(self, run: Run) -> None:
         """Offer the labelling decoded in order from the messages."""
-        general = self.needed
+        general, g = self.needed, self.graph.arrays
         if general is not None:
-            general = general._replace(to_factor=general.to_factor.copy())
+            general, g = general._replace(to_factor=general.to_factor.copy()), general.g
+            half = g.adj_half
+        elif isinstance(self.schedule, Chains):
+            half = g.adj_half
+        else:
+            half = freeze(in_order(g.adj_half, g.adj_ptr, self.order))
         self.x[:] = -1
-        decode(self.net, self.arrays, general, self.messages, self.x, self.work)
+        decode(self.net, g, half, general, self.messages, self.x, self.work)
         run.offer(self.labels())
 
     def marginals(self) -> tuple[Marginals, float]:
@@ -280,7 +287,7 @@ class Passes:
         assert temperature is not None
         flat, log_z = bethe_marginals(self.net, self.general, self.messages, temperature, self.work)
         ordered = np.empty_like(flat)
-        ordered[self._entries] = flat
+        ordered[entries_of(self.graph.unary_ptr, self.order)] = flat
         return unflatten(self.graph, ordered), log_z - self.graph.constant / temperature
 
 
@@ -319,10 +326,10 @@ class Chains:
     """Updates forwards and backwards along the chains of a grid, one direction after another."""
 
     def __init__(self, passes: Passes) -> None:
-        self.trees, self.groups = make_trees(passes.arrays)
+        self.trees, self.groups = make_trees(passes.graph.arrays)
         self.state = passes.messages, np.empty_like(passes.net.unary)
         n = passes.x.size
-        self.news = News(np.zeros(n), np.empty(passes.net.start.size), np.zeros(1))
+        self.news = News(np.zeros(n), np.empty(passes.net.arcs.size), np.zeros(1))
         self.restart()
         collect(passes.net, passes.needed, self.state, passes.x, passes.work)
 

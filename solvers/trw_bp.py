@@ -195,7 +195,9 @@ class _Passing:
         unary[left] = graph.unary_values[left]
         ptr = starts_of(graph.cardinalities[graph.edges.ravel()[graph.arrays.adj_half]])
         rho = appearance(graph, forests)
-        self.state = State(unary, ptr, np.zeros(ptr[-1]), rho, unary.copy())
+        self.state = State(
+            unary, ptr, np.zeros(ptr[-1]), graph.arrays.reverse_positions(), rho, unary.copy()
+        )
         width = int(graph.cardinalities.max(initial=1))
         self.work = TRWWorkspace(np.empty(width), np.empty(width), np.empty(width))
         self.order = graph.breadth_first_order

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -49,6 +50,28 @@ def starts_of(sizes: npt.ArrayLike) -> IntArray:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
 
 
+#: Entries of a block: temporary arrays of a block stay in the second-level cache.
+_BLOCK = 1 << 16
+
+
+def blocks(size: int, length: int = _BLOCK) -> Iterator[slice]:
+    """Cut ``range(size)`` into slices of at most a given length."""
+    for start in range(0, size, length):
+        yield slice(start, min(start + length, size))
+
+
+def sum_in_blocks(size: int, terms: Callable[[slice], FloatArray], start: int = 0) -> Any:
+    """Return the sum of ``terms(slice(start, start + size))`` over the last axis.
+
+    Only a block of the terms exists at a time. The sum is rounded as numpy rounds the sum of a
+    contiguous array, which it halves at multiples of eight.
+    """
+    if size <= _BLOCK:
+        return terms(slice(start, start + size)).sum(axis=-1)
+    half = size // 2 // 8 * 8
+    return sum_in_blocks(half, terms, start) + sum_in_blocks(size - half, terms, start + half)
+
+
 def connected(n: int, pairs: npt.NDArray[np.integer]) -> IntArray:
     """Return the component of each of ``n`` vertices that the (m, 2) pairs join, shape (n,)."""
     from scipy.sparse import coo_array
@@ -74,7 +97,6 @@ class GraphArrays(NamedTuple):
       whose messages cost O(k);
     * ``adj_ptr`` (n+1,) int64, ``adj_half`` (2m,) int32: the half-edges ``h = 2 e + s`` at each
       variable, ``edges[e, s]`` being that variable; ``adj_var`` (2m,) int32: its neighbour there;
-      ``adj_reverse`` (2m,) int32: the position of the other half of the same edge;
     * ``factor_ptr`` (f+1,) int64 into ``scopes`` int32; ``table_ptr`` (f+1,) int64 into ``tables``
       (row-major: the last variable of a scope varies fastest);
     * ``inc_ptr`` (n+1,) int64, ``inc_slot`` int64: the positions in ``scopes`` at which each
@@ -93,7 +115,6 @@ class GraphArrays(NamedTuple):
     adj_ptr: IntArray
     adj_half: Int32Array
     adj_var: Int32Array
-    adj_reverse: Int32Array
     factor_ptr: IntArray
     scopes: Int32Array
     table_ptr: IntArray
@@ -101,6 +122,16 @@ class GraphArrays(NamedTuple):
     inc_ptr: IntArray
     inc_slot: IntArray
     slot_factor: Int32Array
+
+    def reverse_positions(self) -> Int32Array:
+        """Return the position in ``adj_half`` of the other half of each one's edge, (2m,)."""
+        position = np.empty(self.adj_half.size, dtype=np.int32)
+        for part in blocks(position.size):
+            position[self.adj_half[part]] = np.arange(part.start, part.stop, dtype=np.int32)
+        reverse = np.empty_like(position)
+        for part in blocks(position.size):
+            reverse[part] = position[self.adj_half[part] ^ 1]
+        return reverse
 
     def read_only(self) -> GraphArrays:
         """Return the arrays read-only, because kernels compile anew for writable ones."""

@@ -20,7 +20,7 @@ import functools
 import hashlib
 import math
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -37,9 +37,11 @@ from inference_lab.graph.arrays import (
     GraphArrays,
     Int32Array,
     IntArray,
+    blocks,
     connected,
     freeze,
     starts_of,
+    sum_in_blocks,
 )
 from inference_lab.graph.factors import Factors, parse_factors, split
 from inference_lab.graph.label_costs import NO_LABEL_COSTS, LabelCosts, label_costs
@@ -51,6 +53,7 @@ from inference_lab.graph.terms import (
     SharedTable,
     Unaries,
     as_costs,
+    as_floats,
     check_costs,
     check_merged,
     closed_forms,
@@ -246,7 +249,8 @@ class FactorGraph:
         >>> il.solve(g, "brute-force").labels.tolist()
         [0, 1, 0]
         """
-        pairs, costs = np.asarray(unwrap(edges, "edges")), as_costs(weights, "weights")
+        pairs = np.asarray(unwrap(edges, "edges"))
+        costs = check_costs(as_floats(weights, "weights", copy=False), "weights")
         if pairs.ndim and costs.shape not in ((), pairs.shape[:1]):
             raise ValueError(
                 f"weights must be a number or have shape ({len(pairs)},), got {costs.shape}"
@@ -398,12 +402,8 @@ class FactorGraph:
     @cached_property
     def has_infinite(self) -> bool:
         """Whether some cost is ``+inf``."""
-        return bool(
-            np.isinf(self.unary_values).any()
-            or np.isinf(self.pairwise_values).any()
-            or np.isinf(self.edge_weights).any()
-            or np.isinf(self.table_values).any()
-        )
+        costs = self.unary_values, self.pairwise_values, self.edge_weights, self.table_values
+        return any(values.max(initial=0.0) == np.inf for values in costs)
 
     def edge_extremes(self) -> tuple[FloatArray, FloatArray]:
         """Return the least and the largest finite cost of each pairwise term. Linear time.
@@ -420,19 +420,13 @@ class FactorGraph:
         >>> [costs.tolist() for costs in g.edge_extremes()]
         [[0.0], [0.5]]
         """
-        potts, weights = self.edge_kinds == POTTS, self.edge_weights
-        if self.cardinalities.min(initial=2) < 2:
-            # Two variables with one label each cannot differ; their terms are Potts terms.
-            alone = (self.cardinalities[self.edges] < 2).all(axis=1)
-            weights = np.where(alone, self.pairwise_values[self.edge_offsets], weights)
         # Most graphs have Potts terms only; the others read stretches of the pool.
-        same = self.pairwise_values[self.edge_offsets]
-        low = np.minimum(same, weights)
-        high = np.maximum(_finite_or_less(same), _finite_or_less(weights))
+        low, high = self._potts_extremes(slice(None))
+        potts = self.edge_kinds == POTTS
         if potts.all():
             return low, high
         others: Any = np.flatnonzero(~potts) if potts.any() else slice(None)
-        table, weights = self.edge_kinds[others] == TABLE, weights[others]
+        table, weights = self.edge_kinds[others] == TABLE, self.edge_weights[others]
         starts, longest, which = self.stretches(others)
         least, most = _extremes(self.pairwise_values, starts, starts + longest)
         least, most = least[which], most[which]
@@ -443,6 +437,16 @@ class FactorGraph:
         dearest = np.maximum(most, _finite_or_less(weights))
         high[others] = np.where(table, np.maximum(one, other), dearest)
         return low, high
+
+    def _potts_extremes(self, edges: slice) -> tuple[FloatArray, FloatArray]:
+        """Return the least and the largest finite cost of terms as if all were Potts terms."""
+        same, weights = self.pairwise_values[self.edge_offsets[edges]], self.edge_weights[edges]
+        if self.n_labels is None or self.n_labels < 2:
+            # Two variables with one label each cannot differ.
+            alone = (self.cardinalities[self.edges[edges]] < 2).all(axis=1)
+            weights = np.where(alone, same, weights)
+        high = np.maximum(_finite_or_less(same), _finite_or_less(weights))
+        return np.minimum(same, weights), high
 
     def pool_sizes(self, edges: IntArray | slice = slice(None)) -> IntArray:
         """Return the number of entries of `pairwise_values` that each term has, shape (m,).
@@ -498,26 +502,79 @@ class FactorGraph:
     @cached_property
     def least_unaries(self) -> FloatArray:
         """The cost of the cheapest label of each variable, shape (n,)."""
-        return freeze(self._by_variable(np.minimum, self.unary_values))
+        return freeze(self.least_of(slice(0, self.n_variables)))
 
-    def _by_variable(self, ufunc: np.ufunc, values: FloatArray) -> FloatArray:
-        """Reduce values in the layout of the unaries to one for each variable."""
+    def least_of(self, variables: slice) -> FloatArray:
+        """Return the cost of the cheapest label of successive variables.
+
+        Parameters
+        ----------
+        variables : slice
+
+        Returns
+        -------
+        float64 array
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.5]], [(0, 1)], [0.5])
+        >>> g.least_of(slice(1, 2)).tolist()
+        [0.5]
+        """
+        return self._by_variable(np.minimum, self._unaries_of(variables), variables)
+
+    def _unaries_of(self, variables: slice) -> FloatArray:
+        """Return the unaries of successive variables, a view."""
+        return self.unary_values[self.unary_ptr[variables.start] : self.unary_ptr[variables.stop]]
+
+    def _by_variable(self, ufunc: np.ufunc, values: FloatArray, variables: slice) -> FloatArray:
+        """Reduce values in the layout of the unaries to one for each of successive variables."""
         if self.n_labels is not None and self.n_labels <= _FEW:
             # Label by label, because numpy is slow on short rows.
             return np.asarray(functools.reduce(ufunc, values.reshape(-1, self.n_labels).T))
         # No row is empty, because each variable has a label.
-        return np.asarray(ufunc.reduceat(values, self.unary_ptr[:-1])) if values.size else values
+        starts = self.unary_ptr[variables] - self.unary_ptr[variables.start]
+        return np.asarray(ufunc.reduceat(values, starts)) if values.size else values
 
-    @cached_property
-    def _term_extremes(self) -> tuple[FloatArray, FloatArray]:
-        """The least and the largest finite cost of the constant and the terms beyond unaries."""
+    def _unary_extremes(self, variables: slice) -> tuple[FloatArray, FloatArray]:
+        """Return the least and the largest finite cost of successive variables."""
+        most = _finite_or_less(self._unaries_of(variables))
+        return self.least_of(variables), self._by_variable(np.maximum, most, variables)
+
+    def _extremes_by_range(self) -> Callable[[slice], FloatArray]:
+        """Return a function of a range of the terms, with the order and rows of `term_extremes`."""
         constant = np.array([self.constant])
-        tables = _extremes(self.table_values, self.table_ptr[:-1], self.table_ptr[1:])
         # A label cost can be avoided, so its least cost is 0.
         prices = np.zeros(self.n_label_costs), self.label_costs.costs
-        parts = (constant, constant), self.edge_extremes(), tables, prices
-        low, high = map(np.concatenate, zip(*parts, strict=True))
-        return low, high
+        tables = _extremes(self.table_values, self.table_ptr[:-1], self.table_ptr[1:])
+        stored = tuple(map(np.concatenate, zip(tables, prices, strict=True)))
+        # Each Potts term is read by itself, stretches of the pool once for all other terms.
+        edges = self.edge_extremes() if self.edge_kinds.any() else None
+        families: tuple[tuple[int, Callable[[slice], Any]], ...] = (
+            (self.n_variables, self._unary_extremes),
+            (1, lambda part: (constant, constant)),
+            (self.n_edges, lambda part: (edges[0][part], edges[1][part]))
+            if edges
+            else (self.n_edges, self._potts_extremes),
+            (stored[0].size, lambda part: (stored[0][part], stored[1][part])),
+        )
+
+        def extremes(terms: slice) -> FloatArray:
+            parts, first = [], 0
+            for size, extremes_of in families:
+                start, stop = max(terms.start - first, 0), min(terms.stop - first, size)
+                if start < stop:
+                    parts.append(extremes_of(slice(start, stop)))
+                first += size
+            return np.concatenate(parts, axis=1)
+
+        return extremes
+
+    @property
+    def _n_terms(self) -> int:
+        """Number of rows of `term_extremes`."""
+        return self.n_variables + 1 + self.n_edges + self.n_factors + self.n_label_costs
 
     def term_extremes(self) -> tuple[FloatArray, FloatArray]:
         """Return the least and the largest finite cost of each term.
@@ -535,18 +592,23 @@ class FactorGraph:
         >>> [array.tolist() for array in g.term_extremes()]
         [[0.0, 0.0, 0.0, 0.0], [1.0, 0.6, 0.0, 0.5]]
         """
-        most = self._by_variable(np.maximum, _finite_or_less(self.unary_values))
-        low, high = self._term_extremes
-        return np.append(self.least_unaries, low), np.append(most, high)
+        low, high = self._extremes_by_range()(slice(0, self._n_terms))
+        return low, high
 
     @cached_property
     def _extent(self) -> _Extent:
         """The extent of all terms and the constant."""
-        low, high = self.term_extremes()
-        known = np.isfinite(low)
-        low, sizes = low[known], np.abs(low[known])
-        size = np.maximum(sizes, np.abs(high[known])).sum()
-        return _Extent(float(size), float(low.sum()), float(sizes.sum()), not known.all())
+        extremes, count = self._extremes_by_range(), self._n_terms
+        if self.has_infinite:
+            known = extremes(slice(0, count))
+            known = known[:, np.isfinite(known[0])]
+            extremes, count = lambda terms: known[:, terms], known.shape[1]
+
+        def sizes(terms: slice) -> FloatArray:
+            low, high = extremes(terms)
+            return np.stack([np.maximum(np.abs(low), np.abs(high)), low, np.abs(low)])
+
+        return _Extent(*sum_in_blocks(count, sizes).tolist(), count < self._n_terms)
 
     @property
     def magnitude(self) -> float:
@@ -785,9 +847,12 @@ class FactorGraph:
         return array.astype(np.int64, order="C")
 
     @cached_property
-    def _edge_split(self) -> tuple[IntArray, IntArray]:
-        """Indices of the diagonal and of the table edges."""
+    def edge_split(self) -> tuple[IntArray | range, IntArray | range]:
+        """Indices of the diagonal and of the table edges; ranges if all are of one family."""
         table = self.edge_kinds == TABLE
+        if table.all() or not table.any():
+            every, none = range(self.n_edges), range(0)
+            return (none, every) if table.any() else (every, none)
         return np.flatnonzero(~table), np.flatnonzero(table)
 
     def energy(self, labels: npt.ArrayLike) -> Any:
@@ -847,28 +912,33 @@ class FactorGraph:
     def _energies(self, x: IntArray) -> FloatArray:
         # The smallest integer type, because more of a smaller array stays in the cache.
         small = x.astype(np.min_scalar_type(-int(self.cardinalities.max(initial=1))))
-        total: Any = self.unary_values[self.unary_ptr[:-1] + x].sum(axis=1)
-        diagonal, table = self._edge_split
+        starts = self.unary_ptr[:-1]
+        total = sum_in_blocks(
+            self.n_variables, lambda part: self.unary_values[starts[part] + x[:, part]]
+        )
         # `take` keeps rows contiguous, so that a sum does not depend on the size of the batch.
-        if diagonal.size:
-            # A slice suffices if all terms are of one family.
-            pick: Any = diagonal if table.size else slice(None)
-            a = np.take(small, self.edges[pick, 0], axis=1)
-            b = np.take(small, self.edges[pick, 1], axis=1)
+
+        def diagonal_costs(edges: Any) -> FloatArray:
+            a = np.take(small, self.edges[edges, 0], axis=1)
+            b = np.take(small, self.edges[edges, 1], axis=1)
             same: Any = 0.0
             if self._differs_by_label:
                 # The clip only keeps the look-up inside the pool; used where a == b.
-                label = np.where(a == b, a, 0) * self.edge_kinds[pick]
-                same = self.pairwise_values[self.edge_offsets[pick] + label]
-            total = total + np.where(a == b, same, self.edge_weights[pick]).sum(axis=1)
-        if table.size:
-            pick = table if diagonal.size else slice(None)
-            a = np.take(small, self.edges[pick, 0], axis=1)
-            b = np.take(small, self.edges[pick, 1], axis=1)
+                label = np.where(a == b, a, 0) * self.edge_kinds[edges]
+                same = self.pairwise_values[self.edge_offsets[edges] + label]
+            return np.where(a == b, same, self.edge_weights[edges])
+
+        def table_costs(edges: Any) -> FloatArray:
+            a = np.take(small, self.edges[edges, 0], axis=1)
+            b = np.take(small, self.edges[edges, 1], axis=1)
             # An int64, because with a Python number products would keep the small type of labels.
-            stride = np.int64(self.n_labels or 0) or self.cardinalities[self.edges[pick, 1]]
-            entries = self.pairwise_values[self.edge_offsets[pick] + a * stride + b]
-            total = total + (self.edge_weights[pick] * entries).sum(axis=1)
+            stride = np.int64(self.n_labels or 0) or self.cardinalities[self.edges[edges, 1]]
+            entries = self.pairwise_values[self.edge_offsets[edges] + a * stride + b]
+            return np.asarray(self.edge_weights[edges] * entries)
+
+        for edges, costs in zip(self.edge_split, (diagonal_costs, table_costs), strict=True):
+            if len(edges):
+                total = total + sum_in_blocks(len(edges), on_slices(costs, edges))
         if self.n_factors:
             step = np.take(x, self.factor_scopes, axis=1) * self.scope_strides
             index = np.add.reduceat(step, self.factor_ptr[:-1], axis=1)
@@ -880,9 +950,10 @@ class FactorGraph:
     @cached_property
     def _differs_by_label(self) -> bool:
         """Whether equal labels cost anything at a diagonal term."""
-        diagonal, _ = self._edge_split
-        pure = not self.edge_kinds.any()
-        return not (pure and not self.pairwise_values[self.edge_offsets[diagonal]].any())
+        # Terms of other kinds than Potts may differ, whatever their costs.
+        return self.edge_kinds.any() or any(
+            self.pairwise_values[self.edge_offsets[part]].any() for part in blocks(self.n_edges)
+        )
 
     @cached_property
     def scope_strides(self) -> IntArray:
@@ -902,9 +973,11 @@ class FactorGraph:
         """The arrays that kernels need, with the adjacency (built once)."""
         n, m = self.n_variables, self.n_edges
         ends = self.edges.ravel()
-        half = _by_value(ends, n).astype(np.int32)
-        position = np.empty(2 * m, dtype=np.int32)
-        position[half] = np.arange(2 * m, dtype=np.int32)
+        adj_ptr, half = _by_value(ends, n)
+        inc_ptr, inc_slot = _by_value(self.factor_scopes, n)
+        neighbour = np.empty(2 * m, dtype=np.int32)
+        for part in blocks(2 * m):
+            neighbour[part] = ends[half[part] ^ 1]
         return GraphArrays(
             cardinalities=self.cardinalities,
             unary_ptr=self.unary_ptr,
@@ -915,16 +988,15 @@ class FactorGraph:
             offsets=self.edge_offsets,
             pairwise=self.pairwise_values,
             forms=closed_forms(self.edge_block, self.cardinalities),
-            adj_ptr=starts_of(np.bincount(ends, minlength=n)),
+            adj_ptr=adj_ptr,
             adj_half=half,
-            adj_var=ends[half ^ 1] if m else np.empty(0, np.int32),
-            adj_reverse=position[half ^ 1],
+            adj_var=neighbour,
             factor_ptr=self.factor_ptr,
             scopes=self.factor_scopes,
             table_ptr=self.table_ptr,
             tables=self.table_values,
-            inc_ptr=starts_of(np.bincount(self.factor_scopes, minlength=n)),
-            inc_slot=_by_value(self.factor_scopes, n).astype(np.int64),
+            inc_ptr=inc_ptr,
+            inc_slot=inc_slot.astype(np.int64),
             slot_factor=np.repeat(
                 np.arange(self.n_factors, dtype=np.int32), np.diff(self.factor_ptr)
             ),
@@ -933,11 +1005,11 @@ class FactorGraph:
     @cached_property
     def degrees(self) -> IntArray:
         """Number of pairwise and higher-order terms at each variable, shape (n,)."""
-        n = self.n_variables
-        counts = np.bincount(self.edges.ravel(), minlength=n) + np.bincount(
-            self.factor_scopes, minlength=n
-        )
-        return np.asarray(freeze(counts.astype(np.int64)))
+        counts = np.bincount(self.factor_scopes, minlength=self.n_variables)
+        # By column, because numpy converts what it counts to int64.
+        for end in self.edges.T:
+            counts += np.bincount(end, minlength=self.n_variables)
+        return np.asarray(freeze(counts))
 
     @cached_property
     def components(self) -> IntArray:
@@ -945,9 +1017,10 @@ class FactorGraph:
         n, f = self.n_variables, self.n_factors
         if n == 0 or self.n_label_costs:
             return np.asarray(freeze(np.zeros(n, dtype=np.int64)))
-        of_factor = n + np.repeat(np.arange(f), np.diff(self.factor_ptr))
+        of_factor = np.repeat(np.arange(n, n + f, dtype=np.int32), np.diff(self.factor_ptr))
         scopes = np.stack([self.factor_scopes, of_factor], axis=1)
-        return np.asarray(freeze(connected(n + f, np.concatenate([self.edges, scopes]))[:n]))
+        pairs = np.concatenate([self.edges, scopes]) if f else self.edges
+        return np.asarray(freeze(connected(n + f, pairs)[:n]))
 
     @cached_property
     def is_forest(self) -> bool:
@@ -1051,10 +1124,7 @@ class FactorGraph:
             raise ValueError(
                 f"unary must hold {self.unary_values.size} costs, got shape {array.shape}"
             )
-        graph = self._with_costs(unary_values=freeze(array.ravel()))
-        if "_term_extremes" in self.__dict__:
-            graph.__dict__["_term_extremes"] = self._term_extremes
-        return graph
+        return self._with_costs(unary_values=freeze(array.ravel()))
 
     def with_label_costs(
         self,
@@ -1191,14 +1261,24 @@ def first_least(costs: FloatArray, ptr: IntArray) -> IntArray:
     return cheapest[np.searchsorted(cheapest, start)] - start
 
 
-def _by_value(values: Int32Array, end: int) -> IntArray:
-    """Return the stable ascending order of numbers in ``range(end)``, in linear time."""
+def _by_value(values: Int32Array, end: int) -> tuple[IntArray, Int32Array]:
+    """Return the stable ascending order of numbers in ``range(end)``, and the start of each.
+
+    Linear time.
+    """
     from scipy.sparse import coo_array
 
-    places = np.arange(values.size)
+    places = np.arange(values.size, dtype=np.int32)
     ones = np.ones(values.size, dtype=np.int8)
-    order = coo_array((ones, (values, places)), shape=(end, values.size)).tocsr().indices
-    return np.asarray(order, dtype=np.int64)
+    by_value = coo_array((ones, (values, places)), shape=(end, values.size)).tocsr()
+    return by_value.indptr.astype(np.int64), by_value.indices.astype(np.int32, copy=False)
+
+
+def on_slices(
+    costs: Callable[[Any], FloatArray], terms: IntArray | range
+) -> Callable[[slice], FloatArray]:
+    """Return a function of terms as a function of slices of the listed terms."""
+    return costs if isinstance(terms, range) else lambda part: costs(terms[part])
 
 
 def _extremes(
@@ -1234,7 +1314,7 @@ _STRUCTURE = (
     "components",
     "is_forest",
     "breadth_first_order",
-    "_edge_split",
+    "edge_split",
     "scope_strides",
 )
 

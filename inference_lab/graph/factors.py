@@ -56,7 +56,7 @@ def parse_factors(
     if isinstance(factors, Factors):
         check_costs(factors.values, "factors, flat,")
         return factors
-    labels = cardinalities.tolist()
+    labels: list[int] = []
     arities: list[int] = []
     scopes: list[int] = []
     sizes: list[int] = []
@@ -69,6 +69,8 @@ def parse_factors(
             arities += [arity] * count
             scopes += raw_scope.ravel().tolist()
         else:
+            # Python's numbers are faster here, but all graphs without factors would pay for them.
+            labels = labels or cardinalities.tolist()
             scope = as_scope(raw_scope, len(labels), f"factor {f}")
             table = as_floats(raw_table, f"factor {f}", copy=False)
             expected = tuple([labels[v] for v in scope])

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import numpy as np
 
-from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray, starts_of
 
 
 def grid_edges(height: int, width: int, *, diagonals: bool = False, wrap: bool = False) -> IntArray:
     """Return the edges of a grid, each once; variable ``(r, c)`` has number ``r * width + c``."""
-    rows, columns = np.mgrid[:height, :width]
+    site = np.arange(height * width, dtype=np.int64).reshape(height, width)
     steps = [(0, 1), (1, 0)] + ([(1, 1), (1, -1)] if diagonals else [])
-    blocks = []
+    ends = []
     for down, right in steps:
-        r, c = rows + down, columns + right
         if wrap:
-            inside = np.ones(r.shape, dtype=bool)
-            r, c = r % height, c % width
+            ends.append((site, np.roll(site, (-down, -right), axis=(0, 1))))
         else:
-            inside = (r < height) & (c >= 0) & (c < width)
-        pair = np.stack([rows[inside] * width + columns[inside], r[inside] * width + c[inside]], 1)
-        blocks.append(pair)
-    edges: IntArray = np.concatenate(blocks).astype(np.int64)
-    edges = edges[edges[:, 0] != edges[:, 1]]
+            # Views of the sites with a neighbour in this direction, and of the neighbours.
+            left = max(-right, 0)
+            first = site[: height - down, left : width - max(right, 0)]
+            second = site[down:, left + right : width - left]
+            ends.append((first, second))
+    starts = starts_of([first.size for first, _ in ends])
+    edges = np.empty((starts[-1], 2), dtype=np.int64)
+    for start, pair in zip(starts, ends, strict=False):
+        for column, end in enumerate(pair):
+            edges[start : start + end.size, column].reshape(end.shape)[...] = end
     if wrap:
+        edges = edges[edges[:, 0] != edges[:, 1]]
         # On a torus of width or height 2 both ways round join the same pair.
         key = edges.min(axis=1) * (height * width) + edges.max(axis=1)
         _, first = np.unique(key, return_index=True)

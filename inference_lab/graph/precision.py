@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from inference_lab.graph.arrays import TABLE, FloatArray
+from inference_lab.graph.arrays import TABLE, FloatArray, blocks
 from inference_lab.graph.factor_graph import FactorGraph
 
 #: Sums of integers below this are exact.
@@ -51,30 +51,33 @@ def energy_step(graph: FactorGraph) -> float:
     units = np.array([1.0, last_place, *(10.0**d for d in range(1, _MOST_DECIMALS + 1))])
     units = units[graph.magnitude * units < _EXACT]
     # A few costs are enough where there is no step, as in almost all graphs of real costs.
-    units = units[_are_whole(*_costs(graph, _SAMPLE), units[:, None])]
-    if units.size == 0:
-        return 0.0
-    costs, sizes = _costs(graph, None)
+    units = units[_are_whole(*_costs(graph, slice(0, _SAMPLE)), units[:, None])]
+    families = graph.cardinalities, graph.edges, graph.pairwise_values, graph.table_values
+    longest = max(*map(len, families), graph.n_label_costs)
     for unit in units:
-        if _are_whole(costs, sizes, unit):
-            divisor = int(np.gcd.reduce(np.rint(costs * unit).astype(np.int64), initial=0))
+        divisor = 0
+        for part in blocks(longest):
+            costs, sizes = _costs(graph, part)
+            if not _are_whole(costs, sizes, unit):
+                break
+            divisor = int(np.gcd.reduce(np.rint(costs * unit).astype(np.int64), initial=divisor))
+        else:
             step = divisor / float(unit)
             return step if step > _FINEST_STEP * graph.magnitude else 0.0
     return 0.0
 
 
-def _costs(graph: FactorGraph, most: int | None) -> tuple[FloatArray, FloatArray]:
-    """Return finite costs, the first of each kind, and the sizes their errors are relative to."""
-    first = slice(most)
-    owners = np.repeat(np.arange(graph.n_variables)[first], graph.cardinalities[first])[first]
-    least = _finite(graph.least_unaries)[owners]
-    unary = graph.unary_values[: owners.size]
-    differ = graph.edge_weights[first][graph.edge_kinds[first] != TABLE]
+def _costs(graph: FactorGraph, part: slice) -> tuple[FloatArray, FloatArray]:
+    """Return finite costs, a part of each kind, and the sizes their errors are relative to."""
+    variables = slice(*part.indices(graph.n_variables)[:2])
+    least = np.repeat(_finite(graph.least_of(variables)), graph.cardinalities[variables])
+    unary = graph.unary_values[graph.unary_ptr[variables.start] :][: least.size]
+    differ = graph.edge_weights[part][graph.edge_kinds[part] != TABLE]
     others = (
-        graph.table_values[first],
+        graph.table_values[part],
         differ,
-        graph.pairwise_values[first],
-        graph.label_costs.costs[first],
+        graph.pairwise_values[part],
+        graph.label_costs.costs[part],
     )
     costs = np.concatenate([unary - least, *others])
     sizes = np.concatenate([np.abs(unary) + np.abs(least), *map(np.abs, others)])

@@ -25,6 +25,7 @@ from inference_lab.graph.arrays import (
     FloatArray,
     Int32Array,
     IntArray,
+    blocks,
     starts_of,
 )
 
@@ -286,8 +287,8 @@ _NO_EDGES = EdgeBlock(
 )
 
 
-def _per_edge(values: npt.ArrayLike, m: int, name: str) -> FloatArray:
-    array = as_costs(values, name)
+def _per_edge(array: FloatArray, m: int, name: str) -> FloatArray:
+    """Return one cost for each of `m` edges; refuse other shapes than (m,) and ()."""
     if array.ndim > 1 or (array.ndim == 1 and array.shape[0] != m):
         raise ValueError(f"{name} must be a number or have shape ({m},), got {array.shape}")
     return np.ascontiguousarray(np.broadcast_to(array, (m,)))
@@ -297,7 +298,7 @@ def _pack_diagonal(term: DiagonalTerms, cardinalities: IntArray) -> EdgeBlock:
     edges = _as_edges(term.edges, cardinalities.size)
     m = edges.shape[0]
     same = as_costs(term.same, "same")
-    differ = _per_edge(term.differ, m, "differ")
+    differ = _per_edge(as_costs(term.differ, "differ"), m, "differ")
     if same.ndim == 2:
         width = int(cardinalities[edges].min(axis=1).max()) if m else same.shape[1]
         if same.shape[0] not in (1, m) or same.shape[1] < width:
@@ -378,7 +379,7 @@ def _pack_shared(term: SharedTable, cardinalities: IntArray) -> EdgeBlock:
     if table.ndim != 2:
         raise ValueError(f"table must have two axes, got shape {table.shape}")
     _check_table_shape(edges, np.arange(m), cardinalities, table.shape, "table")
-    weights = _per_edge(term.weights, m, "weights")
+    weights = _per_edge(as_costs(term.weights, "weights"), m, "weights")
     if np.isinf(weights).any():
         e = int(np.flatnonzero(np.isinf(weights))[0])
         raise ValueError(f"weights[{e}] is inf; put +inf into the table instead")
@@ -494,55 +495,65 @@ def merge_parallel(block: EdgeBlock, cardinalities: IntArray) -> EdgeBlock:
     m = len(block.edges)
     if m < 2:
         return block
-    # Column by column, because numpy is slow on rows of two.
-    ends = block.edges.T
-    low = np.minimum(*ends).astype(np.int64)
-    high = np.maximum(*ends).astype(np.int64)
-    key = low * cardinalities.size + high
-    order = np.argsort(key, kind="stable")
-    repeats = key[order[1:]] == key[order[:-1]]
-    if not repeats.any():
+    rising = np.sort(_pair_keys(block.edges, cardinalities.size))
+    repeated = np.unique(rising[1:][rising[1:] == rising[:-1]])
+    if repeated.size == 0:
         return block
-    group_start = np.concatenate([[True], ~repeats])
-    starts = np.flatnonzero(group_start)
-    sizes = np.diff(np.append(starts, m))
-    first = order[starts]
-    kinds = block.kinds[first].copy()
-    weights = block.weights[first].copy()
-    offsets = block.offsets[first].copy()
+    del rising
+    # The terms on the same pair as others, by their pairs, and the number on each pair.
+    parts = []
+    for part in blocks(m):
+        key = _pair_keys(block.edges[part], cardinalities.size)
+        place = np.minimum(np.searchsorted(repeated, key), repeated.size - 1)
+        parts.append(part.start + np.flatnonzero(repeated[place] == key))
+    order = np.concatenate(parts)
+    key = _pair_keys(block.edges[order], cardinalities.size)
+    order = order[np.argsort(key, kind="stable")]
+    sizes = np.bincount(np.searchsorted(repeated, key))
+    first = order[starts_of(sizes)[:-1]]
+    kinds, weights, offsets = block.kinds.copy(), block.weights.copy(), block.offsets.copy()
     extra: list[FloatArray] = []
     size = block.values.size
 
-    mixed = np.flatnonzero(sizes > 1)
-    shapes = cardinalities[block.edges[first[mixed]]]
-    for (ki, kj), members in sorted(by_shape(shapes)):
-        fitting = mixed[members]
+    shapes = cardinalities[block.edges[first]]
+    for (ki, kj), fitting in sorted(by_shape(shapes), key=lambda group: group[0]):
         # In blocks, so that the dense tables of many duplicates need little memory.
-        blocks = 1 + int(sizes[fitting].sum()) * ki * kj // _TABLE_BLOCK
-        for part in np.array_split(fitting, min(blocks, fitting.size)):
-            chosen = np.zeros(starts.size, dtype=bool)
-            chosen[part] = True
+        count = 1 + int(sizes[fitting].sum()) * ki * kj // _TABLE_BLOCK
+        for pairs in np.array_split(fitting, min(count, fitting.size)):
+            chosen = np.zeros(sizes.size, dtype=bool)
+            chosen[pairs] = True
             members = order[np.repeat(chosen, sizes)]
-            sender = np.repeat(block.edges[first[part], 0], sizes[part])
+            sender = np.repeat(block.edges[first[pairs], 0], sizes[pairs])
             tables = dense_stack(block, members, ki, kj, block.edges[members, 0] != sender)
-            ends = np.cumsum(sizes[part])
-            tables = np.add.reduceat(tables, ends - sizes[part], axis=0)
-            merged = pack_tables(
-                block.edges[first[part]], [(np.arange(part.size), tables)], part.size
-            )
-            kinds[part], weights[part] = merged.kinds, merged.weights
-            offsets[part] = size + merged.offsets
+            ends = np.cumsum(sizes[pairs])
+            tables = np.add.reduceat(tables, ends - sizes[pairs], axis=0)
+            at = first[pairs]
+            merged = pack_tables(block.edges[at], [(np.arange(at.size), tables)], at.size)
+            kinds[at], weights[at] = merged.kinds, merged.weights
+            offsets[at] = size + merged.offsets
             extra.append(merged.values)
             size += merged.values.size
-    # Groups come out in key order; keep the order in which the user first named each pair.
-    back = np.argsort(first, kind="stable")
+    # The sum stands where the user first named the pair.
+    kept = np.ones(m, dtype=bool)
+    kept[order] = False
+    kept[first] = True
     return EdgeBlock(
-        block.edges[first[back]],
-        kinds[back],
-        weights[back],
-        offsets[back],
+        block.edges[kept],
+        kinds[kept],
+        weights[kept],
+        offsets[kept],
         np.concatenate([block.values, *extra]),
     )
+
+
+def _pair_keys(edges: Int32Array, n: int) -> IntArray:
+    """Return a number for each edge that is the same for the edges of a pair, shape (m,)."""
+    # Column by column, because numpy is slow on rows of two.
+    ends = edges.T
+    keys = np.minimum(*ends).astype(np.int64)
+    keys *= n
+    keys += np.maximum(*ends)
+    return keys
 
 
 def check_merged(block: EdgeBlock, cardinalities: IntArray) -> None:

@@ -39,19 +39,19 @@ class Network(NamedTuple):
 
     * ``cardinalities`` (n,), ``unary_ptr`` (n + 1,), ``unary`` and ``adj_ptr`` (n + 1,) as in
       `GraphArrays`, with infinite unaries at forbidden labels;
-    * ``start`` (2m,): the offset of the incoming message at each adjacency position;
-    * ``arcs`` (2m,): one record per message: the offsets of the incoming message (``at``) and of
-      the outgoing one (``to``), the ``other`` variable, the ``way`` of computing the message (as in
-      `Terms`), the ``rise`` of the term, and a ``parameter``: its truncation for min-sum,
-      ``exp(-rise / T)`` at T > 0.
+    * ``arcs`` (2m,): one record of 24 bytes per message: the offsets of the incoming message
+      (``at``) and of the outgoing one (``to``), the ``other`` variable, the ``way`` of computing
+      the message (as in `Terms`), and a ``parameter``: the rise of the term for min-sum,
+      ``exp(-rise / T)`` at T > 0;
+    * ``truncation`` (2m,): the one of truncated linear terms; empty where there are none.
     """
 
     cardinalities: IntArray
     unary_ptr: IntArray
     unary: FloatArray
     adj_ptr: IntArray
-    start: IntArray
     arcs: Arcs
+    truncation: FloatArray
 
 
 class General(NamedTuple):
@@ -97,7 +97,7 @@ def add_up(
     for b in range(k):
         belief[b] = own[b]
     for q in range(net.adj_ptr[i], net.adj_ptr[i + 1]):
-        start = np.uint64(net.start[np.uint64(q)])
+        start = np.uint64(net.arcs[np.uint64(q)]["at"])
         for b in range(k):
             a = np.uint64(b)
             belief[a] += messages[start + a]
@@ -235,20 +235,20 @@ def renew(
     if temperature is None:
         if way == ATTRACTIVE:
             # The message is the truncated cavity.
-            low, high, limit = work.cavity, work.cavity, arc["rise"]
+            low, high, limit = work.cavity, work.cavity, arc["parameter"]
             smallest = least(k, low)
             store_least(k, smallest, limit, low, high, target, to, rule.damping, work)
             return
         if way == LINEAR:
-            low, high, limit = work.new, work.change, arc["parameter"]
-            smallest = lower_envelope(k, arc["rise"], work.cavity, high, low)
+            low, high, limit = work.new, work.change, net.truncation[p]
+            smallest = lower_envelope(k, arc["parameter"], work.cavity, high, low)
             store_least(k, smallest, limit, low, high, target, to, rule.damping, work)
             return
         if general is not None and way == GENERAL:
             size = net.cardinalities[np.uint64(arc["other"])]
             smallest = min_sum_message(general.g, general.g.adj_half[p] ^ 1, work.cavity, work.new)
         else:
-            repulsive_message(k, arc["rise"], work.cavity, work.new)
+            repulsive_message(k, arc["parameter"], work.cavity, work.new)
     elif general is not None and way == GENERAL:
         size = net.cardinalities[np.uint64(arc["other"])]
         h = general.g.adj_half[p] ^ 1

@@ -13,7 +13,8 @@ unsigned integers in arithmetic: numba converts both to floats.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,9 +30,11 @@ from inference_lab.graph.arrays import (
     FloatArray,
     GraphArrays,
     IntArray,
+    blocks,
     starts_of,
+    sum_in_blocks,
 )
-from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.factor_graph import FactorGraph, on_slices
 
 
 def with_tables(graph: FactorGraph) -> bool | None:
@@ -50,24 +53,26 @@ def cost_scale(graph: FactorGraph) -> float:
     """Return the largest mean absolute finite cost of a kind of term, at least 1e-300."""
     # The kinds are unaries, equal ends, unequal ends, tables and higher-order tables. Changes of
     # messages are compared with this scale, so that tolerances do not depend on the unit of costs.
-    parts = [graph.table_values]
-    if graph.n_variables:
-        # Only differences within a row matter; an offset must not loosen the tolerance.
-        least = np.where(np.isinf(graph.least_unaries), 0.0, graph.least_unaries)
-        if graph.n_labels is not None:
-            parts.append((graph.unary - least[:, None]).ravel())
-        else:
-            parts.append(graph.unary_values - np.repeat(least, graph.cardinalities))
-    table = graph.edge_kinds == TABLE
-    length = graph.pool_sizes()
-    pool = np.where(np.isfinite(graph.pairwise_values), np.abs(graph.pairwise_values), 0.0)
-    before = np.concatenate([[0.0], np.cumsum(pool)])
-    mean = (before[graph.edge_offsets + length] - before[graph.edge_offsets]) / length
-    parts += [mean[~table], graph.edge_weights[~table], mean[table] * graph.edge_weights[table]]
-    means = [0.0]
-    for part in parts:
-        size = _mean_size(part)
-        means.append(size if size < np.inf else _mean_size(part[np.isfinite(part)]))
+    diagonal, table = graph.edge_split
+    before = np.zeros(graph.pairwise_values.size + 1)
+    np.abs(graph.pairwise_values, out=before[1:])
+    before[np.isinf(before)] = 0.0
+    np.cumsum(before, out=before)
+
+    def pool_means(edges: Any) -> FloatArray:
+        length, at = graph.pool_sizes(edges), graph.edge_offsets[edges]
+        return np.asarray((before[at + length] - before[at]) / length)
+
+    def table_means(edges: Any) -> FloatArray:
+        return pool_means(edges) * graph.edge_weights[edges]
+
+    means = (
+        _mean_size(graph.table_values.size, lambda part: graph.table_values[part]),
+        _mean_size(graph.unary_values.size, lambda part: _above_least(graph, part)),
+        _mean_size(len(diagonal), on_slices(pool_means, diagonal)),
+        _mean_size(len(diagonal), on_slices(lambda edges: graph.edge_weights[edges], diagonal)),
+        _mean_size(len(table), on_slices(table_means, table)),
+    )
     return max(*means, 1e-300)
 
 
@@ -78,12 +83,24 @@ def message_limit(graph: FactorGraph, temperature: float) -> float:
     return 2.0 * graph.magnitude + temperature * math.log(2.0) * graph.log2_states
 
 
-def _mean_size(costs: FloatArray) -> float:
-    """Return the mean absolute value, 0 for an empty array."""
-    if costs.size == 0:
-        return 0.0
-    # Avoid a copy if no cost is negative, because unaries may be most of the graph.
-    return float((np.abs(costs) if costs.min() < 0.0 else costs).mean())
+def _above_least(graph: FactorGraph, entries: slice) -> FloatArray:
+    """Return unaries above the least one of their variable, an offset of which changes nothing."""
+    first = int(np.searchsorted(graph.unary_ptr, entries.start, side="right")) - 1
+    last = int(np.searchsorted(graph.unary_ptr, entries.stop))
+    least = graph.least_of(slice(first, last))
+    repeated = np.repeat(np.where(np.isinf(least), 0.0, least), graph.cardinalities[first:last])
+    skipped = entries.start - int(graph.unary_ptr[first])
+    rows = repeated[skipped : skipped + entries.stop - entries.start]
+    return np.asarray(graph.unary_values[entries] - rows)
+
+
+def _mean_size(count: int, costs: Callable[[slice], FloatArray]) -> float:
+    """Return the mean absolute value of the finite costs, 0 if there are none."""
+    mean = float(sum_in_blocks(count, lambda part: np.abs(costs(part)))) / max(count, 1)
+    if mean < np.inf:
+        return mean
+    finite = np.concatenate([row[np.isfinite(row)] for row in map(costs, blocks(count))])
+    return float(np.abs(finite).mean()) if finite.size else 0.0
 
 
 def unflatten(graph: FactorGraph, flat: FloatArray) -> Marginals:
@@ -124,24 +141,26 @@ def make_terms(g: GraphArrays) -> Terms:
     m = g.kinds.size
     way = np.full(m, GENERAL, dtype=np.uint8)
     base, rise, truncation = np.zeros((3, m))
-    sizes = g.cardinalities[g.edges]
-    # The difference of two infinite costs is undefined.
-    potts = np.flatnonzero(
-        (g.kinds == POTTS)
-        & (sizes[:, 0] == sizes[:, 1])
-        & (np.isfinite(g.weights) | np.isfinite(g.pairwise[g.offsets]))
-    )
-    same, differ = g.pairwise[g.offsets[potts]], g.weights[potts]
-    way[potts] = np.where(differ >= same, ATTRACTIVE, REPULSIVE)
-    base[potts] = np.minimum(same, differ)
-    rise[potts] = np.abs(differ - same)
-    linear = np.flatnonzero(g.forms == TRUNCATED_LINEAR)
-    at, weight = g.offsets[linear], g.weights[linear]
-    first = g.pairwise[at]
-    way[linear] = LINEAR
-    base[linear] = weight * first
-    rise[linear] = weight * (g.pairwise[at + 1] - first)
-    truncation[linear] = weight * (g.pairwise[at + sizes[linear, 0] - 1] - first)
+    for part in blocks(m):
+        sizes = g.cardinalities[g.edges[part]]
+        weights, offsets = g.weights[part], g.offsets[part]
+        # The difference of two infinite costs is undefined.
+        potts = np.flatnonzero(
+            (g.kinds[part] == POTTS)
+            & (sizes[:, 0] == sizes[:, 1])
+            & (np.isfinite(weights) | np.isfinite(g.pairwise[offsets]))
+        )
+        same, differ = g.pairwise[offsets[potts]], weights[potts]
+        way[part][potts] = np.where(differ >= same, ATTRACTIVE, REPULSIVE)
+        base[part][potts] = np.minimum(same, differ)
+        rise[part][potts] = np.abs(differ - same)
+        linear = np.flatnonzero(g.forms[part] == TRUNCATED_LINEAR)
+        at, weight = offsets[linear], weights[linear]
+        first = g.pairwise[at]
+        way[part][linear] = LINEAR
+        base[part][linear] = weight * first
+        rise[part][linear] = weight * (g.pairwise[at + 1] - first)
+        truncation[part][linear] = weight * (g.pairwise[at + sizes[linear, 0] - 1] - first)
     return Terms(way, base, rise, truncation)
 
 

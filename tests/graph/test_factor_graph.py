@@ -572,7 +572,7 @@ def test_adjacency_is_the_naive_one(recipe):
         assert slots == [s for s, v in enumerate(a.scopes.tolist()) if v == i]
     for h, at in position.items():
         assert a.adj_var[at] == g.edges[h // 2, 1 - h % 2]
-        assert a.adj_reverse[at] == position[h ^ 1]
+        assert a.reverse_positions()[at] == position[h ^ 1]
     assert a.adj_ptr[-1] == 2 * g.n_edges == len(position)
     for f in range(g.n_factors):
         assert (a.slot_factor[a.factor_ptr[f] : a.factor_ptr[f + 1]] == f).all()

@@ -77,7 +77,7 @@ def test_kernels_are_compiled_for_one_type_of_graph():
     clusters.add(np.array([[1, 2, 3]], dtype=np.int32))
     others = [
         clusters.g,
-        renumber(graph.arrays, graph.breadth_first_order)[0],
+        renumber(graph.arrays, graph.breadth_first_order),
         soften(graph),
         graph.capped(0.5).arrays,
         graph.with_unary(rng.normal(size=(6, 3))).arrays,

@@ -31,13 +31,14 @@ class Reference:
 
     def __init__(self, graph: FactorGraph, passes: Passes) -> None:
         self.graph = graph
-        a, general = passes.arrays, passes.general
+        general = passes.general
+        a = general.g
         place = passes.order.argsort()
         # Forbidden labels cost +inf, and messages to them are irrelevant.
         self.unaries = [passes.net.unary[a.unary_ptr[i] : a.unary_ptr[i + 1]] for i in place]
         self.terms = [(s, t) for s, t in graph.factors() if len(s) > 1]
         self.messages: dict[tuple[int, int], FloatArray] = {}
-        for h, start in zip(a.adj_half.tolist(), passes.net.start.tolist(), strict=True):
+        for h, start in zip(a.adj_half.tolist(), passes.net.arcs["at"].tolist(), strict=True):
             k = int(graph.cardinalities[graph.edges[h // 2, h % 2]])
             self.messages[h // 2, h % 2] = passes.messages[start : start + k].copy()
         for slot, f in enumerate(a.slot_factor.tolist()):
@@ -430,7 +431,7 @@ def test_terms_are_sorted_into_chains():
     g = graph.arrays
     trees, groups = make_trees(g)
     child, parent = g.adj_var[trees.away], g.adj_var[trees.back]
-    assert np.array_equal(g.adj_reverse[trees.away], trees.back) and (parent < child).all()
+    assert np.array_equal(g.reverse_positions()[trees.away], trees.back) and (parent < child).all()
     assert sorted((g.adj_half[trees.back] // 2).tolist()) == list(range(graph.n_edges))
     assert [first for first, _ in groups] == [0, *(last for _, last in groups[:-1])]
     assert groups[-1][1] == graph.n_edges

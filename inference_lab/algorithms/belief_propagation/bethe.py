@@ -6,7 +6,7 @@ import numpy as np
 
 from inference_lab._numba import inlined, lean_kernel
 from inference_lab.algorithms.belief_propagation.schedules import collect
-from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
+from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntArray
 from inference_lab.kernels.bp_updates import (
     General,
     Network,
@@ -27,6 +27,7 @@ from inference_lab.kernels.messages import (
 def decode(
     net: Network,
     g: GraphArrays,
+    half: Int32Array,
     general: General | None,
     messages: FloatArray,
     x: IntArray,
@@ -36,7 +37,7 @@ def decode(
     # The cost of a decoded neighbour's label replaces its message, so that ties are broken
     # consistently: with converged min-sum messages on a forest the result is optimal. Violated hard
     # terms count first. `x` starts as -1 (no label); messages to the factors are overwritten with
-    # decisions.
+    # decisions. ``half`` (2m,) is the half-edge at each adjacency position of the network.
     infinite = None if general is None else general.infinite
     for i in range(x.size):
         k = net.cardinalities[i]
@@ -48,10 +49,10 @@ def decode(
             b = x[net.arcs[q]["other"]]
             if b < 0:
                 for a in range(k):
-                    work.belief[a] += messages[net.start[q] + a]
+                    work.belief[a] += messages[net.arcs[q]["at"] + a]
                 continue
             for a in range(k):
-                work.new[a] = half_cost(g, g.adj_half[q], a, b)
+                work.new[a] = half_cost(g, half[q], a, b)
             add_counted(k, work.new, work.belief, infinite)
         best = 0
         if general is not None:

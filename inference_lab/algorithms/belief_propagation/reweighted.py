@@ -20,6 +20,8 @@ class State(NamedTuple):
     #: term's appearance probability ``rho``; 0 at labels that are ruled out.
     ptr: IntArray
     messages: FloatArray
+    #: (2m,) int32: the adjacency position of the other half of each edge.
+    reverse: Int32Array
     #: (m,): appearance probabilities of the edges.
     rho: FloatArray
     #: Flat: sum of the unary and all incoming messages.
@@ -115,7 +117,7 @@ def sweep(
             j = g.adj_var[p]
             kj = g.cardinalities[j]
             rho = state.rho[h >> 1]
-            back, other = state.ptr[g.adj_reverse[p]], g.unary_ptr[j]
+            back, other = state.ptr[state.reverse[p]], g.unary_ptr[j]
             for b in range(kj):
                 work.cavity[b] = (
                     rho * state.belief[other + b] - state.messages[back + b]
@@ -197,7 +199,7 @@ def _fill_unaries(g: GraphArrays, forest: RootedForest, state: State, total: Flo
         if p >= 0:
             j = g.adj_var[p]
             rho = state.rho[g.adj_half[p] >> 1]
-            own, other = state.ptr[p], state.ptr[g.adj_reverse[p]]
+            own, other = state.ptr[p], state.ptr[state.reverse[p]]
             for a in range(g.cardinalities[i]):
                 total[g.unary_ptr[i] + a] -= state.messages[own + a] / rho
             for b in range(g.cardinalities[j]):
@@ -249,7 +251,7 @@ def mutual_information(
             j = g.adj_var[p]
             ki, kj = g.cardinalities[i], g.cardinalities[j]
             rho = state.rho[e]
-            own, other = state.ptr[p], state.ptr[g.adj_reverse[p]]
+            own, other = state.ptr[p], state.ptr[state.reverse[p]]
             for a in range(ki):
                 work.cavity[a] = state.belief[g.unary_ptr[i] + a] - state.messages[own + a] / rho
             for b in range(kj):

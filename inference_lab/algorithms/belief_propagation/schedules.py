@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from inference_lab._numba import lean_kernel
-from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray, starts_of
+from inference_lab.graph.arrays import (
+    FloatArray,
+    GraphArrays,
+    Int32Array,
+    IntArray,
+    blocks,
+    freeze,
+    starts_of,
+)
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.bp_updates import (
-    Arcs,
     General,
     MessageRule,
     Network,
@@ -27,8 +35,8 @@ from inference_lab.kernels.messages import (
     ATTRACTIVE,
     GENERAL,
     LINEAR,
-    Terms,
     greatest,
+    make_terms,
     slot_ptr,
 )
 
@@ -42,6 +50,9 @@ _MOST_DIRECTIONS = 4
 _FEWEST = 16
 
 
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+
+
 class Trees(NamedTuple):
     """Pairwise terms, sorted into groups that are forests."""
 
@@ -49,90 +60,129 @@ class Trees(NamedTuple):
     # terms of a tree are in the order of their later variables. Messages away from the root are
     # passed in this order, messages towards it in reverse.
 
-    #: (m,): the adjacency position at the earlier variable of each term.
-    away: IntArray
-    #: (m,): the adjacency position at its later variable.
-    back: IntArray
+    #: (m,) int32: the adjacency position at the earlier variable of each term.
+    away: Int32Array
+    #: (m,) int32: the adjacency position at its later variable.
+    back: Int32Array
 
 
-def renumber(g: GraphArrays, order: IntArray) -> tuple[GraphArrays, IntArray]:
-    """Return the arrays with reordered variables, and the previous index of each unary entry."""
+def renumber(g: GraphArrays, order: IntArray) -> GraphArrays:
+    """Return the arrays with reordered variables."""
     # Data that are visited in succession are then contiguous in memory.
-    rank = np.empty(order.size, dtype=np.int32)
-    rank[order] = np.arange(order.size, dtype=np.int32)
-    unary_ptr, adj_ptr, inc_ptr = (
-        starts_of(np.diff(p)[order]) for p in (g.unary_ptr, g.adj_ptr, g.inc_ptr)
-    )
-    # Shift of each variable's range in the adjacency.
-    shift = np.empty(order.size, dtype=np.int32)
-    shift[order] = adj_ptr[:-1] - g.adj_ptr[order]
-    entries = _gather(g.unary_ptr, order)
-    positions = _gather(g.adj_ptr, order)
-    others = g.adj_var[positions]
+    rank = ranks_of(order)
     changed = g._replace(
         cardinalities=g.cardinalities[order],
-        unary_ptr=unary_ptr,
-        unary=g.unary[entries],
+        unary_ptr=starts_of(np.diff(g.unary_ptr)[order]),
+        unary=in_order(g.unary, g.unary_ptr, order),
         edges=rank[g.edges],
-        adj_ptr=adj_ptr,
-        adj_half=g.adj_half[positions],
-        adj_var=rank[others],
-        adj_reverse=g.adj_reverse[positions] + shift[others],
+        adj_ptr=starts_of(np.diff(g.adj_ptr)[order]),
+        adj_half=in_order(g.adj_half, g.adj_ptr, order),
+        adj_var=rank[in_order(g.adj_var, g.adj_ptr, order)],
         scopes=rank[g.scopes],
-        inc_ptr=inc_ptr,
-        inc_slot=g.inc_slot[_gather(g.inc_ptr, order)],
-    ).read_only()
-    return changed, entries
+        inc_ptr=starts_of(np.diff(g.inc_ptr)[order]),
+        inc_slot=in_order(g.inc_slot, g.inc_ptr, order),
+    )
+    return changed.read_only()
 
 
-def _gather(ptr: IntArray, rows: IntArray) -> IntArray:
-    """Return the indices of the entries of some blocks, one block after the other."""
+def ranks_of(order: IntArray) -> Int32Array:
+    """Return the place of each variable in an order, shape (n,)."""
+    rank = np.empty(order.size, dtype=np.int32)
+    rank[order] = np.arange(order.size, dtype=np.int32)
+    return rank
+
+
+def in_order(
+    values: npt.NDArray[_Scalar], ptr: IntArray, order: IntArray
+) -> npt.NDArray[_Scalar]:
+    """Return the values of variables, stored one variable after another, in another order."""
+    starts = starts_of(np.diff(ptr)[order])
+    out = np.empty(starts[-1], dtype=values.dtype)
+    for part in blocks(order.size):
+        out[starts[part.start] : starts[part.stop]] = values[entries_of(ptr, order[part])]
+    return out
+
+
+def entries_of(ptr: IntArray, rows: IntArray) -> IntArray:
+    """Return the indices of the entries of some variables, one variable after the other."""
     sizes = ptr[rows + 1] - ptr[rows]
     ends = np.cumsum(sizes)
     return np.repeat(ptr[rows] - ends + sizes, sizes) + np.arange(sizes.sum())
 
 
-def message_starts(g: GraphArrays) -> IntArray:
-    """Return the start of the incoming message at each adjacency position, shape (2m,)."""
-    # The first incoming messages of all variables are contiguous, then the second ones, and so on.
-    # On a grid, a sweep then reads and writes a few streams.
-    degrees = np.diff(g.adj_ptr)
-    place = np.arange(g.adj_half.size) - np.repeat(g.adj_ptr[:-1], degrees)
-    # Small integers are sorted in linear time.
-    order = np.argsort(place.astype(np.min_scalar_type(degrees.max(initial=0))), kind="stable")
-    start = np.empty(place.size, dtype=np.int64)
-    start[order] = starts_of(np.repeat(g.cardinalities, degrees)[order])[:-1]
-    return start
-
-
-def make_arcs(g: GraphArrays, start: IntArray, temperature: float, terms: Terms) -> Arcs:
-    """Collect the data for sending each message, see `Network`."""
-    size = np.uint32 if (g.cardinalities * np.diff(g.adj_ptr)).sum() < 1 << 32 else np.uint64
-    fields = [("at", size), ("to", size), ("other", np.uint32), ("way", np.uint32)]
-    arcs = np.empty(start.size, dtype=[*fields, ("rise", np.float64), ("parameter", np.float64)])
-    way, parameter = np.where(np.isinf(terms.rise), GENERAL, terms.way), terms.truncation
+def make_network(
+    g: GraphArrays, order: IntArray, unary: FloatArray, temperature: float
+) -> Network:
+    """Lay out messages for variables in an order, see `Network`; `unary` is in the given order."""
+    terms = make_terms(g)
+    way, parameter = terms.way, terms.rise
+    way[np.isinf(terms.rise)] = GENERAL
     # Messages between variables of a single label are constant, whatever the cost.
     if g.cardinalities.min(initial=1) == 1:
-        way = np.where(g.cardinalities[g.edges].max(axis=1, initial=1) == 1, ATTRACTIVE, way)
+        way[g.cardinalities[g.edges].max(axis=1, initial=1) == 1] = ATTRACTIVE
     if temperature > 0.0:
-        way = np.where((way == LINEAR) | (terms.rise > _STEEPEST * temperature), GENERAL, way)
+        way[(way == LINEAR) | (terms.rise > _STEEPEST * temperature)] = GENERAL
         with np.errstate(over="ignore"):  # costs that overflow get the general update
             parameter = np.exp(-terms.rise / temperature)
+    linear = bool((way == LINEAR).any())
 
-    edge = g.adj_half >> 1
-    arcs["at"] = start
-    arcs["to"] = start[g.adj_reverse]
-    arcs["other"] = g.adj_var
-    arcs["way"] = way[edge]
-    arcs["rise"] = terms.rise[edge]
-    arcs["parameter"] = parameter[edge]
-    return arcs
+    degrees = np.diff(g.adj_ptr)
+    # The first incoming messages of all variables are contiguous, then the second ones, and so on.
+    # On a grid, a sweep then reads and writes a few streams.
+    entries = np.bincount(degrees, weights=g.cardinalities).astype(np.int64)
+    levels = starts_of(entries[::-1].cumsum()[-2::-1])
+    size = np.uint32 if levels[-1] < 1 << 32 else np.uint64
+    fields = [("at", size), ("to", size), ("other", np.uint32), ("way", np.uint32)]
+    net = Network(
+        freeze(g.cardinalities[order]),
+        freeze(starts_of(g.cardinalities[order])),
+        freeze(unary),
+        freeze(starts_of(degrees[order])),
+        np.empty(g.adj_half.size, dtype=[*fields, ("parameter", np.float64)]),
+        np.empty(g.adj_half.size if linear else 0),
+    )
+    position = np.empty(g.adj_half.size, dtype=np.int32)
+    fill_arcs(g, order, ranks_of(order), way, parameter, terms.truncation, levels, position, net)
+    return net
+
+
+@lean_kernel
+def fill_arcs(
+    g: GraphArrays,
+    order: IntArray,
+    rank: Int32Array,
+    way: npt.NDArray[np.uint8],
+    parameter: FloatArray,
+    truncation: FloatArray,
+    levels: IntArray,
+    position: Int32Array,
+    net: Network,
+) -> None:
+    """Fill the records of the messages; `levels` are the starts of the first ones, and so on."""
+    for t in range(order.size):
+        first = g.adj_ptr[order[t]]
+        for place in range(net.adj_ptr[t + 1] - net.adj_ptr[t]):
+            p = net.adj_ptr[t] + place
+            h = g.adj_half[first + place]
+            arc = net.arcs[p]
+            arc["at"] = levels[place]
+            levels[place] += net.cardinalities[t]
+            arc["other"] = rank[g.adj_var[first + place]]
+            arc["way"] = way[h >> 1]
+            arc["parameter"] = parameter[h >> 1]
+            if net.truncation.size:
+                net.truncation[p] = truncation[h >> 1]
+            position[h] = p
+    for e in range(g.kinds.size):
+        one, other = net.arcs[position[2 * e]], net.arcs[position[2 * e + 1]]
+        one["to"] = other["at"]
+        other["to"] = one["at"]
 
 
 def make_general(graph: FactorGraph, g: GraphArrays) -> General:
     """Return zero messages of factors; messages to factors are infinite at forbidden labels."""
     ptr = slot_ptr(graph)
-    entries = _gather(g.unary_ptr, g.scopes.astype(np.int64))
+    entries = entries_of(g.unary_ptr, g.scopes.astype(np.int64))
     return General(
         g=g,
         slot_ptr=ptr,
@@ -157,14 +207,15 @@ def few_directions(graph: FactorGraph) -> bool:
 def make_trees(g: GraphArrays) -> tuple[Trees, list[tuple[int, int]]]:
     """Sort the pairwise terms of a grid by their directions; return the terms and the groups."""
     # Rows come first, then columns. Terms of one direction form disjoint chains.
-    owner = np.repeat(np.arange(g.cardinalities.size), np.diff(g.adj_ptr))
-    back = np.flatnonzero(g.adj_var < owner)
-    child, parent = owner[back], g.adj_var[back].astype(np.int64)
-    group = np.unique(child - parent, return_inverse=True)[1]
-    order = np.argsort(group, kind="stable")
-    bounds = starts_of(np.bincount(group))
-    back = back[order]
-    return Trees(g.adj_reverse[back].astype(np.int64), back), list(pairwise(bounds.tolist()))
+    apart = g.edges.ravel()[g.adj_half]
+    apart -= g.adj_var
+    back = np.flatnonzero(apart > 0).astype(np.int32)
+    steps, sizes = np.unique(apart[back], return_counts=True)
+    # Small integers are sorted in linear time.
+    group = np.searchsorted(steps, apart[back]).astype(np.min_scalar_type(steps.size))
+    del apart
+    back = back[np.argsort(group, kind="stable")]
+    return Trees(g.reverse_positions()[back], back), list(pairwise(starts_of(sizes).tolist()))
 
 
 # ------------------------------------------------------------------ sweeps

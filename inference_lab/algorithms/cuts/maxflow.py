@@ -363,7 +363,7 @@ class CutGraph:
         """Lay out a network of the variables and edges of a graph, on its own adjacency."""
         place = np.empty(g.adj_half.size, dtype=np.int32)
         place[g.adj_half] = np.arange(place.size)
-        return cls(g.adj_ptr, g.adj_var, g.adj_reverse, place.reshape(-1, 2))
+        return cls(g.adj_ptr, g.adj_var, place[g.adj_half ^ 1], place.reshape(-1, 2))
 
     def solve(self, should_stop: Callable[[], bool] | None = None) -> bool:
         """Find a maximum flow and with it the minimum cuts; return False if stopped."""
