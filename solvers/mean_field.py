@@ -13,7 +13,7 @@ import numpy.typing as npt
 from inference_lab._numba import inlined, inlined_minimum, lean_kernel
 from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.contract import Outcome, Run
-from inference_lab.graph.arrays import POTTS, TABLE, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray, blocks
 from inference_lab.graph.factor_graph import FactorGraph, least_labels
 from inference_lab.kernels.factor_messages import add_expectation
 from inference_lab.kernels.messages import (
@@ -51,23 +51,22 @@ class UpdateRule(NamedTuple):
     tolerance: float
 
 
-class PottsEdges(NamedTuple):
-    """The Potts terms between variables with equal numbers of labels, each (2m,)."""
+def potts_gains(graph: FactorGraph, cap: float) -> FloatArray | None:
+    """Return the change of a label's field per unit of its probability at a neighbour, (2m,).
 
-    # For each adjacency position, the start of the neighbour's q, and the change of a label's field
-    # per unit of its probability there. Up to a constant, such a term adds nothing else.
-
-    start: IntArray
-    gain: FloatArray
-
-
-def potts_edges(graph: FactorGraph, cap: float) -> PottsEdges | None:
-    """Return the Potts edges of a graph, or None if it has terms of other kinds."""
+    None if not all terms are Potts terms between variables with equal numbers of labels. Up to a
+    constant, a Potts term adds nothing else.
+    """
     g = graph.arrays
-    if graph.n_labels is None or graph.n_factors or (g.kinds != POTTS).any():
+    if graph.n_labels is None or graph.n_factors or g.kinds.any():
         return None
-    gain = np.minimum(g.pairwise[g.offsets], cap) - np.minimum(g.weights, cap)
-    return PottsEdges(g.unary_ptr[g.adj_var], gain[g.adj_half >> 1])
+    gains = np.empty(g.adj_half.size)
+    for part in blocks(gains.size):
+        edge = g.adj_half[part] >> 1
+        gains[part] = np.minimum(g.pairwise[g.offsets[edge]], cap) - np.minimum(
+            g.weights[edge], cap
+        )
+    return gains
 
 
 def renewed_distribution(
@@ -92,7 +91,7 @@ def renewed_distribution(
 
 @inlined
 def potts_costs(
-    g: GraphArrays, edges: PottsEdges, i: int, k: int, q: FloatArray, cap: float, field: FloatArray
+    g: GraphArrays, gains: FloatArray, i: int, k: int, q: FloatArray, cap: float, field: FloatArray
 ) -> None:
     """Fill the field of a variable of `k` labels, up to a constant, from its edges."""
     own = np.uint64(g.unary_ptr[i])
@@ -100,8 +99,9 @@ def potts_costs(
         a = np.uint64(b)
         field[a] = min(g.unary[own + a], cap)
     for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
-        other = np.uint64(edges.start[p])
-        gain = edges.gain[p]
+        # All variables have `k` labels.
+        other = np.uint64(g.adj_var[p] * k)
+        gain = gains[p]
         for b in range(k):
             a = np.uint64(b)
             field[a] += gain * q[other + a]
@@ -114,14 +114,14 @@ def expected_costs(
     q: FloatArray,
     cap: float,
     digits: IntArray | None,
-    edges: PottsEdges | None,
+    gains: FloatArray | None,
     field: FloatArray,
 ) -> None:
     """Fill ``field[a]``, the expected cost of label ``a`` of variable ``i`` under the others' q."""
-    # With `edges`, the result is up to a constant. Without `digits`, factors are left out.
+    # With `gains`, the result is up to a constant. Without `digits`, factors are left out.
     k = g.cardinalities[i]
-    if edges is not None:
-        potts_costs(g, edges, i, k, q, cap, field)
+    if gains is not None:
+        potts_costs(g, gains, i, k, q, cap, field)
         return
     start = g.unary_ptr[i]
     for a in range(k):
@@ -206,24 +206,26 @@ def _store(g: GraphArrays, i: int, new: FloatArray, q: FloatArray, priority: Flo
 @lean_kernel
 def mean_field_sweep(
     g: GraphArrays,
-    order: IntArray,
+    visits: tuple[int, int, int],
     rule: UpdateRule,
     q: FloatArray,
     priority: FloatArray,
     field: FloatArray,
     digits: IntArray | None,
-    edges: PottsEdges | None,
+    gains: FloatArray | None,
 ) -> int:
     """Update one variable after another, in place; return the number of updates."""
     # Each update minimises the free energy over one ``q_i``. ``priority[i]`` adds up the changes of
-    # the neighbours since the last update of ``i``, which is skipped up to the tolerance.
+    # the neighbours since the last update of ``i``, which is skipped up to the tolerance. `visits`
+    # are the first number of a variable, the one after the last, and the step.
     updated = 0
-    for i in order:
+    first, stop, step = visits
+    for i in range(first, stop, step):
         if priority[i] <= rule.tolerance:
             continue
         updated += 1
         priority[i] = 0.0
-        expected_costs(g, i, q, rule.cap, digits, edges, field)
+        expected_costs(g, i, q, rule.cap, digits, gains, field)
         soften(g.cardinalities[i], rule.temperature, field)
         _store(g, i, field, q, priority)
     return updated
@@ -370,6 +372,18 @@ class MeanField(IterativeSolver["Annealing"]):
         return outcome
 
 
+class Rows(NamedTuple):
+    """The starts and the lengths of rows of values, one after the other, none of them empty."""
+
+    starts: IntArray
+    sizes: IntArray
+
+    def repeated(self, ufunc: np.ufunc, values: npt.NDArray[Any]) -> FloatArray:
+        """Reduce the values of each row, and repeat the result for each value."""
+        reduced = ufunc.reduceat(values, self.starts)
+        return np.repeat(np.asarray(reduced, dtype=np.float64), self.sizes)
+
+
 class Annealing:
     """The distribution q of a run, its schedule of temperatures, and the current one."""
 
@@ -381,11 +395,9 @@ class Annealing:
         # Without factors, kernels get None, so that their code is not compiled.
         self.digits = np.empty(arity, dtype=np.int64) if arity else None
         self.priority = np.empty(graph.n_variables)
-        forward = np.arange(graph.n_variables, dtype=np.int64)
-        self.orders = forward, forward[::-1].copy()
         self.falling = self._falling(run.temperature)
         self.temperature, self.cap = self.falling[0]
-        self.edges = potts_edges(graph, self.cap)
+        self.gains = potts_gains(graph, self.cap)
         self.q = self._start(self.temperature, run)
         self.stage = -1
         self.cool()
@@ -426,35 +438,41 @@ class Annealing:
             self.tolerance = max(_FOLLOWED, self.tolerance)
             if not self.graph.has_infinite:
                 self.priority[self.graph.degrees == 0] = 0.0
-        if self.edges is not None and cap != self.cap:
-            self.edges = potts_edges(self.graph, cap)
+        if self.gains is not None and cap != self.cap:
+            self.gains = potts_gains(self.graph, cap)
         self.cap = cap
 
     def _start(self, temperature: float, run: Run) -> FloatArray:
         """Return the given distribution or the one of the unaries, perturbed where labels tie."""
         graph = self.graph
-        n = graph.n_variables
-        field = np.minimum(graph.unary_values, self.cap)
-        if n == 0:
-            return field.copy()
         if run.initial_marginals is not None and run.temperature > 0.0:
             return run.initial_marginals.copy()
-        if run.initial is not None and run.temperature > 0.0:
-            # Start near the given labelling, by lowering its costs by one temperature.
-            field[graph.unary_ptr[:-1] + run.initial] -= temperature
-        tied = field == self._repeated(np.minimum, field)
-        tied &= self._repeated(np.add, tied.astype(np.int64)) > 1
-        tied &= np.repeat(graph.degrees > 0, graph.cardinalities)
-        if tied.any():
-            field[tied] += run.rng.normal(scale=_NOISE * temperature, size=int(tied.sum()))
-        q = np.exp(-(field - self._repeated(np.minimum, field)) / temperature)
-        return q / self._repeated(np.add, q)
+        q = np.empty(graph.unary_values.size)
+        for part in blocks(graph.n_variables):
+            starts = graph.unary_ptr[part.start : part.stop + 1]
+            field = q[starts[0] : starts[-1]]
+            np.minimum(graph.unary_values[starts[0] : starts[-1]], self.cap, out=field)
+            rows = Rows(starts[:-1] - starts[0], graph.cardinalities[part])
+            if run.initial is not None and run.temperature > 0.0:
+                # Start near the given labelling, by lowering its costs by one temperature.
+                field[rows.starts + run.initial[part]] -= temperature
+            tied = field == rows.repeated(np.minimum, field)
+            tied &= rows.repeated(np.add, tied.astype(np.int64)) > 1
+            tied &= np.repeat(graph.degrees[part] > 0, rows.sizes)
+            if tied.any():
+                field[tied] += run.rng.normal(scale=_NOISE * temperature, size=int(tied.sum()))
+            field -= rows.repeated(np.minimum, field)
+            np.exp(-field / temperature, out=field)
+            field /= rows.repeated(np.add, field)
+        return q
 
     def sweep(self) -> bool:
         """Make one sweep, forwards or backwards; return whether the distribution has settled."""
         rule = UpdateRule(self.temperature, self.cap, self.tolerance)
-        scratch = self.priority, self.field, self.digits, self.edges
-        mean_field_sweep(self.arrays, self.orders[self.sweeps % 2], rule, self.q, *scratch)
+        scratch = self.priority, self.field, self.digits, self.gains
+        n = self.graph.n_variables
+        visits = (n - 1, -1, -1) if self.sweeps % 2 else (0, n, 1)
+        mean_field_sweep(self.arrays, visits, rule, self.q, *scratch)
         settings = self.settings
         self.sweeps += 1
         settled = bool(self.priority.max(initial=0.0) <= self.tolerance)
@@ -463,7 +481,10 @@ class Annealing:
 
     def labels(self) -> IntArray:
         """Return the most probable label of each variable, shape (n,)."""
-        return least_labels(self.graph, -self.q)
+        graph = self.graph
+        if graph.n_labels is None:
+            return least_labels(graph, -self.q)
+        return np.asarray(self.q.reshape(-1, graph.n_labels).argmax(axis=1), dtype=np.int64)
 
     def free_energy(self) -> float:
         """Return the free energy of q."""
@@ -476,12 +497,8 @@ class Annealing:
         if self.graph.n_variables == 0 or not self.graph.has_infinite:
             return
         allowed = np.isfinite(self.graph.unary_values)
+        rows = Rows(self.graph.unary_ptr[:-1], self.graph.cardinalities)
         # A run stopped at a low cap may have left weight, even all of it, on forbidden labels.
         self.q[(self.q < 1e-12) | ~allowed] = 0.0
-        self.q[(self._repeated(np.add, self.q) == 0.0) & allowed] = 1.0
-        self.q /= self._repeated(np.add, self.q)
-
-    def _repeated(self, ufunc: np.ufunc, values: npt.NDArray[Any]) -> FloatArray:
-        """Reduce the values of each variable's labels, and repeat the result for each label."""
-        reduced = ufunc.reduceat(values, self.graph.unary_ptr[:-1])
-        return np.repeat(np.asarray(reduced, dtype=np.float64), self.graph.cardinalities)
+        self.q[(rows.repeated(np.add, self.q) == 0.0) & allowed] = 1.0
+        self.q /= rows.repeated(np.add, self.q)

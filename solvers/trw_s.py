@@ -25,13 +25,21 @@ from inference_lab.algorithms.dual.trws_layout import (
     Schedule,
     Workspace,
     make_plan,
-    message_sizes,
+    n_message_entries,
     workspace,
 )
 from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.algorithms.parts import go_on_by_parts
 from inference_lab.contract import Outcome, Run
-from inference_lab.graph.arrays import NO_FORM, TABLE, FloatArray, GraphArrays, IntArray, starts_of
+from inference_lab.graph.arrays import (
+    NO_FORM,
+    TABLE,
+    FloatArray,
+    GraphArrays,
+    IntArray,
+    blocks,
+    starts_of,
+)
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.descent import descend
 from inference_lab.kernels.factor_messages import min_marginals
@@ -470,8 +478,7 @@ class TRWSPasses:
     def __init__(self, graph: FactorGraph, order: IntArray) -> None:
         self.graph, self.order = graph, order
         self.decoded = 0
-        sizes = message_sizes(graph)
-        self.plan = make_plan(graph, order, sizes)
+        self.plan = make_plan(graph, order)
         self.terms = make_terms(graph.arrays)
         self._costs = FINITE
         if graph.has_infinite:
@@ -486,19 +493,22 @@ class TRWSPasses:
         potts = (self.terms.way == ATTRACTIVE) | (self.terms.way == REPULSIVE)
         self._tables = None if potts.all() else True
         self.state = Messages(
-            aligned_zeros(int(sizes.sum())), aligned_zeros(int(self.plan.slot_ptr[-1]))
+            aligned_zeros(n_message_entries(graph)), aligned_zeros(int(self.plan.slot_ptr[-1]))
         )
         self._work = workspace(graph)
-        self._stretches = self._cut(sizes)
+        self._stretches = self._cut()
 
-    def _cut(self, sizes: IntArray) -> list[tuple[int, int]]:
+    def _cut(self) -> list[tuple[int, int]]:
         """Cut the order into stretches of bounded work, so that the clock is checked between."""
         graph, plan = self.graph, self.plan
-        dense = (graph.edge_kinds == TABLE) & (graph.arrays.forms == NO_FORM)
-        entries = np.multiply(*graph.cardinalities[graph.edges].T)
-        each = np.where(dense, entries, 32 * sizes)
-        cost = starts_of(each[plan.half >> 1])
-        work = cost[plan.ptr[1:]] - cost[plan.ptr[:-1]] + graph.cardinalities[plan.order]
+        work = graph.cardinalities[plan.order]
+        for part in blocks(work.size):
+            starts = plan.ptr[part.start : part.stop + 1]
+            edges = plan.half[starts[0] : starts[-1]] >> 1
+            sizes = graph.cardinalities[graph.edges[edges]]
+            dense = (graph.edge_kinds[edges] == TABLE) & (graph.arrays.forms[edges] == NO_FORM)
+            each = np.where(dense, sizes[:, 0] * sizes[:, 1], 32 * sizes.max(axis=1))
+            work[part] += np.diff(starts_of(each)[starts - starts[0]])
         if graph.n_factors:
             rank = np.empty(graph.n_variables, dtype=np.int64)
             rank[plan.order] = np.arange(graph.n_variables)

@@ -23,7 +23,7 @@ from inference_lab.solvers.mean_field import (
     UpdateRule,
     free_energy,
     mean_field_sweep,
-    potts_edges,
+    potts_gains,
     renewed_distribution,
 )
 
@@ -90,13 +90,13 @@ class Updates:
         priority = np.full(self.graph.n_variables, INF)
         updated = mean_field_sweep(
             self.graph.arrays,
-            np.array([i]),
+            (i, i + 1, 1),
             UpdateRule(temperature, cap, 0.0),
             self.q,
             priority,
             self.field,
             self.digits,
-            potts_edges(self.graph, cap),
+            potts_gains(self.graph, cap),
         )
         assert updated == 1
 
@@ -202,11 +202,11 @@ def test_an_update_wakes_the_neighbours():
         [((1, 2, 3), np.arange(8.0).reshape(2, 2, 2))],
     )
     q = np.full(12, 0.5)
-    scratch = np.empty(2), np.empty(3, dtype=np.int64), potts_edges(graph, INF)
+    scratch = np.empty(2), np.empty(3, dtype=np.int64), potts_gains(graph, INF)
     priority = np.array([0.0, 1.0, 1e-3, 0.0, 0.0, 0.0])
-    call = (graph.arrays, np.arange(6), UpdateRule(1.0, INF, 1e-3), q, priority, *scratch)
+    call = (graph.arrays, (0, 6, 1), UpdateRule(1.0, INF, 1e-3), q, priority, *scratch)
     target = minimiser(graph, exhaustive(graph).energies, rows(graph, q.copy()), 1, 1.0)
-    assert mean_field_sweep(*call[:1], np.arange(2), *call[2:]) == 1
+    assert mean_field_sweep(*call[:1], (0, 2, 1), *call[2:]) == 1
     change = abs(target[0] - 0.5)
     expected = [change, 0.0, 1e-3 + change, change, 0.0, 0.0]
     assert priority == pytest.approx(expected)

@@ -92,9 +92,7 @@ def ranks_of(order: IntArray) -> Int32Array:
     return rank
 
 
-def in_order(
-    values: npt.NDArray[_Scalar], ptr: IntArray, order: IntArray
-) -> npt.NDArray[_Scalar]:
+def in_order(values: npt.NDArray[_Scalar], ptr: IntArray, order: IntArray) -> npt.NDArray[_Scalar]:
     """Return the values of variables, stored one variable after another, in another order."""
     starts = starts_of(np.diff(ptr)[order])
     out = np.empty(starts[-1], dtype=values.dtype)
@@ -110,9 +108,7 @@ def entries_of(ptr: IntArray, rows: IntArray) -> IntArray:
     return np.repeat(ptr[rows] - ends + sizes, sizes) + np.arange(sizes.sum())
 
 
-def make_network(
-    g: GraphArrays, order: IntArray, unary: FloatArray, temperature: float
-) -> Network:
+def make_network(g: GraphArrays, order: IntArray, unary: FloatArray, temperature: float) -> Network:
     """Lay out messages for variables in an order, see `Network`; `unary` is in the given order."""
     terms = make_terms(g)
     way, parameter = terms.way, terms.rise

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.graph.arrays import FloatArray, Int32Array, IntArray, starts_of
+from inference_lab._numba import inlined, lean_kernel
+from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import aligned_zeros, slot_ptr
 
@@ -24,8 +25,8 @@ class Schedule(NamedTuple):
     #: the links to later ranks, then from ``middle[t]`` the links to earlier ones.
     ptr: IntArray
     middle: IntArray
-    #: (2m,) int64: the start of the message of each link's edge.
-    at: IntArray
+    #: (2m,) int32, or int64 from 2^31 entries on: the start of the message of each link's edge.
+    at: npt.NDArray[np.signedinteger]
     #: (2m,) int32: the half-edge at the other end.
     half: Int32Array
     #: (slots,): whether the variable at a position of a factor's scope is the first or the last of
@@ -40,34 +41,19 @@ class Schedule(NamedTuple):
     rest: FloatArray
 
 
-def make_plan(graph: FactorGraph, order: IntArray, sizes: IntArray) -> Schedule:
-    """Lay out messages of the given `message_sizes` for visits in a given order."""
-    n, m = graph.n_variables, graph.n_edges
-    rank = np.empty(n, dtype=np.int64)
-    rank[order] = np.arange(n)
-    ends = rank[graph.edges]
-    lower, higher = np.minimum(*ends.T), np.maximum(*ends.T)
-    ahead = np.bincount(lower, minlength=n)
-    behind = np.bincount(higher, minlength=n)
-
-    # Links by rank, then ahead before behind, then nearest first: one sort key for all three.
-    key = 2 * n * ends
-    key += np.where(ends == higher[:, None], n, 0)
-    key += (higher - lower)[:, None]
-    half = np.argsort(key.ravel(), kind="stable")
-    ptr = starts_of(ahead + behind)
+def make_plan(graph: FactorGraph, order: IntArray) -> Schedule:
+    """Lay out the messages for visits in a given order."""
+    n, m, g = graph.n_variables, graph.n_edges, graph.arrays
+    rank = np.empty(n, dtype=np.int32)
+    rank[order] = np.arange(n, dtype=np.int32)
+    ptr = starts_of(np.diff(g.adj_ptr)[order])
+    ahead, behind = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    half = np.empty(2 * m, dtype=np.int32)
+    link_up(g, order, rank, ptr, ahead, behind, half)
     middle = ptr[:-1] + ahead
-    # The first messages ahead of all variables are contiguous, then the second ones, and so on. On
-    # a grid, both passes then read and write only a few streams.
-    link = np.arange(2 * m)
-    position = link - np.repeat(ptr[:-1], ahead + behind)
-    forward = np.flatnonzero(position < np.repeat(ahead, ahead + behind))
-    # Few variables have many links, and small integers are sorted in linear time.
-    place = position[forward].astype(np.min_scalar_type(int(ahead.max(initial=0))))
-    edge = half >> 1
-    layout = edge[forward[np.argsort(place, kind="stable")]]
-    start = np.empty(m, dtype=np.int64)
-    start[layout] = starts_of(sizes[layout])[:-1]
+    at = np.empty(2 * m, dtype=np.int32 if n_message_entries(graph) < 1 << 31 else np.int64)
+    levels = np.zeros(int(ahead.max(initial=0)) + 1, dtype=np.int64)
+    place_messages(g, ptr, middle, half, levels, np.empty(m, dtype=at.dtype), at)
 
     slots = rank[graph.factor_scopes]
     role = np.full(slots.size, MIDDLE, dtype=np.uint8)
@@ -89,8 +75,8 @@ def make_plan(graph: FactorGraph, order: IntArray, sizes: IntArray) -> Schedule:
         order=np.ascontiguousarray(order),
         ptr=ptr,
         middle=middle,
-        at=start[edge],
-        half=(half ^ 1).astype(np.int32),
+        at=at,
+        half=half,
         role=role,
         slot_ptr=slot_ptr(graph),
         share=np.where(counts > 0, 1.0 / chains, 0.0),
@@ -98,11 +84,75 @@ def make_plan(graph: FactorGraph, order: IntArray, sizes: IntArray) -> Schedule:
     )
 
 
-def message_sizes(graph: FactorGraph) -> IntArray:
-    """Return the number of entries of the messages of each edge."""
-    sizes = graph.cardinalities[graph.edges]
-    largest: IntArray = np.maximum(sizes[:, 0], sizes[:, 1])
-    return largest
+@lean_kernel
+def link_up(
+    g: GraphArrays,
+    order: IntArray,
+    rank: Int32Array,
+    ptr: IntArray,
+    ahead: IntArray,
+    behind: IntArray,
+    half: Int32Array,
+) -> None:
+    """Fill the links of each rank, see `Schedule`, and count the links ahead and behind."""
+    # Each variable enters itself with its neighbours: upwards with the earlier ones, which so get
+    # their nearest link ahead first, then downwards with the later ones. This sorts all links in
+    # linear time.
+    for t in range(order.size):
+        i = order[t]
+        for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
+            other = rank[g.adj_var[p]]
+            if other < t:
+                half[ptr[other] + ahead[other]] = g.adj_half[p]
+                ahead[other] += 1
+    for back in range(order.size):
+        t = order.size - 1 - back
+        i = order[t]
+        for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
+            other = rank[g.adj_var[p]]
+            if other > t:
+                half[ptr[other] + ahead[other] + behind[other]] = g.adj_half[p]
+                behind[other] += 1
+
+
+@lean_kernel
+def place_messages(
+    g: GraphArrays,
+    ptr: IntArray,
+    middle: IntArray,
+    half: Int32Array,
+    levels: IntArray,
+    start: npt.NDArray[np.signedinteger],
+    at: npt.NDArray[np.signedinteger],
+) -> None:
+    """Fill the starts of the messages of all edges (`start`, scratch) and links (`at`)."""
+    # The first messages ahead of all variables are contiguous, then the second ones, and so on. On
+    # a grid, both passes then read and write only a few streams. `levels` are zeros.
+    for t in range(middle.size):
+        for place in range(middle[t] - ptr[t]):
+            levels[place + 1] += message_size(g, half[ptr[t] + place] >> 1)
+    for place in range(1, levels.size):
+        levels[place] += levels[place - 1]
+    for t in range(middle.size):
+        for place in range(middle[t] - ptr[t]):
+            e = half[ptr[t] + place] >> 1
+            start[e] = levels[place]
+            levels[place] += message_size(g, e)
+    for q in range(half.size):
+        at[q] = start[half[q] >> 1]
+
+
+@inlined
+def message_size(g: GraphArrays, e: int) -> int:
+    """Return the number of entries of the message of an edge."""
+    return max(g.cardinalities[g.edges[e, 0]], g.cardinalities[g.edges[e, 1]])
+
+
+def n_message_entries(graph: FactorGraph) -> int:
+    """Return the number of entries of the messages of all edges."""
+    if graph.n_labels is not None:
+        return graph.n_edges * graph.n_labels
+    return int(np.maximum(*graph.cardinalities[graph.edges].T).sum())
 
 
 class Messages(NamedTuple):
