@@ -16,7 +16,6 @@ from inference_lab.algorithms.belief_propagation.schedules import (
     UP,
     News,
     collect,
-    entries_of,
     few_directions,
     in_order,
     make_general,
@@ -187,7 +186,7 @@ class Passes:
 
     # ``net`` describes the graph with its variables in ``order``, and with infinite unaries at
     # labels that hard terms forbid. Every array with an entry per variable has that order:
-    # breadth-first, or by number along a grid.
+    # breadth-first, or by number along a grid. Unaries and beliefs stay in the order of the graph.
 
     def __init__(self, settings: LoopyBP, graph: FactorGraph, temperature: float) -> None:
         n = graph.n_variables
@@ -199,11 +198,9 @@ class Passes:
             self.feasible = domains.feasible
             unary = np.where(domains.allowed, unary, np.inf)
         if name == "chains":
-            # Nothing is renumbered, so nothing is copied.
             self.order = freeze(np.arange(n))
         else:
             self.order = graph.breadth_first_order
-            unary = in_order(unary, graph.unary_ptr, self.order)
         self.net = make_network(graph.arrays, self.order, unary, temperature)
         n_entries = (self.net.cardinalities * np.diff(self.net.adj_ptr)).sum()
         plain = graph.n_labels is not None and graph.n_factors == 0
@@ -241,8 +238,7 @@ class Passes:
     def recall(self, marginals: FloatArray) -> None:
         """Start from the messages of variables whose unaries alone give these marginals."""
         assert self.temperature is not None
-        ordered = in_order(marginals, self.graph.unary_ptr, self.order)
-        likely = np.maximum(ordered, np.finfo(np.float64).tiny)
+        likely = np.maximum(marginals, np.finfo(np.float64).tiny)
         # Read-only like the unaries that it replaces, so that no kernel is compiled again.
         unary = freeze(-self.temperature * np.log(likely))
         net, self.net = self.net, self.net._replace(unary=unary)
@@ -286,9 +282,7 @@ class Passes:
         temperature = self.temperature
         assert temperature is not None
         flat, log_z = bethe_marginals(self.net, self.general, self.messages, temperature, self.work)
-        ordered = np.empty_like(flat)
-        ordered[entries_of(self.graph.unary_ptr, self.order)] = flat
-        return unflatten(self.graph, ordered), log_z - self.graph.constant / temperature
+        return unflatten(self.graph, flat), log_z - self.graph.constant / temperature
 
 
 class Sequential:

@@ -372,7 +372,7 @@ class MeanField(IterativeSolver["Annealing"]):
         return outcome
 
 
-class Rows(NamedTuple):
+class RaggedRows(NamedTuple):
     """The starts and the lengths of rows of values, one after the other, none of them empty."""
 
     starts: IntArray
@@ -452,7 +452,7 @@ class Annealing:
             starts = graph.unary_ptr[part.start : part.stop + 1]
             field = q[starts[0] : starts[-1]]
             np.minimum(graph.unary_values[starts[0] : starts[-1]], self.cap, out=field)
-            rows = Rows(starts[:-1] - starts[0], graph.cardinalities[part])
+            rows = RaggedRows(starts[:-1] - starts[0], graph.cardinalities[part])
             if run.initial is not None and run.temperature > 0.0:
                 # Start near the given labelling, by lowering its costs by one temperature.
                 field[rows.starts + run.initial[part]] -= temperature
@@ -497,7 +497,7 @@ class Annealing:
         if self.graph.n_variables == 0 or not self.graph.has_infinite:
             return
         allowed = np.isfinite(self.graph.unary_values)
-        rows = Rows(self.graph.unary_ptr[:-1], self.graph.cardinalities)
+        rows = RaggedRows(self.graph.unary_ptr[:-1], self.graph.cardinalities)
         # A run stopped at a low cap may have left weight, even all of it, on forbidden labels.
         self.q[(self.q < 1e-12) | ~allowed] = 0.0
         self.q[(rows.repeated(np.add, self.q) == 0.0) & allowed] = 1.0

@@ -184,8 +184,8 @@ def turn_attractive(
     k: int, rise: float, share: float, costs: FloatArray, rows: FloatArray, start: np.uint64
 ) -> float:
     """Replace a message by its reply through a Potts term; return the minimum of the input."""
-    # `rise` is the cost of unequal labels over that of equal ones, not negative. All costs must be
-    # finite.
+    # `rise` is the cost of unequal labels minus the cost of equal ones, not negative. All costs must
+    # be finite.
     # The input is computed twice rather than stored: reading it back in vectors of another width
     # would wait for it to reach the cache.
     best = np.inf

@@ -23,7 +23,7 @@ _SAMPLE = 64
 def energy_step(graph: FactorGraph) -> float:
     """Return a common divisor of all differences of energies, or 0 if none is known.
 
-    The divisor is that of the finite costs in units of a power of two, or of a decimal place;
+    The divisor refers to the finite costs in units of a power of two, or of a decimal place;
     unaries count above the least one of their variable. Linear time; a few costs are enough where
     there is none.
 

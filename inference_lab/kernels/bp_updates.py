@@ -37,8 +37,9 @@ Arcs: TypeAlias = "npt.NDArray[np.void]"
 class Network(NamedTuple):
     """The arrays of a graph used by message updates.
 
-    * ``cardinalities`` (n,), ``unary_ptr`` (n + 1,), ``unary`` and ``adj_ptr`` (n + 1,) as in
-      `GraphArrays`, with infinite unaries at forbidden labels;
+    * ``cardinalities`` (n,) and ``adj_ptr`` (n + 1,) as in `GraphArrays`, in the order of visits;
+    * ``unary``: the unaries in the order of the graph, infinite at forbidden labels, and
+      ``unary_ptr`` (n,): where the ones of each variable start;
     * ``arcs`` (2m,): one record of 24 bytes per message: the offsets of the incoming message
       (``at``) and of the outgoing one (``to``), the ``other`` variable, the ``way`` of computing
       the message (as in `Terms`), and a ``parameter``: the rise of the term for min-sum,

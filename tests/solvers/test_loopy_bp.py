@@ -35,7 +35,9 @@ class Reference:
         a = general.g
         place = passes.order.argsort()
         # Forbidden labels cost +inf, and messages to them are irrelevant.
-        self.unaries = [passes.net.unary[a.unary_ptr[i] : a.unary_ptr[i + 1]] for i in place]
+        sizes = graph.cardinalities
+        starts = passes.net.unary_ptr[place]
+        self.unaries = [passes.net.unary[p : p + k] for p, k in zip(starts, sizes, strict=True)]
         self.terms = [(s, t) for s, t in graph.factors() if len(s) > 1]
         self.messages: dict[tuple[int, int], FloatArray] = {}
         for h, start in zip(a.adj_half.tolist(), passes.net.arcs["at"].tolist(), strict=True):

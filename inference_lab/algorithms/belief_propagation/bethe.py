@@ -144,16 +144,20 @@ def bethe_marginals(
     if beliefs.size == 0:
         return beliefs, 0.0
     collect(net, general, (messages, beliefs), np.empty(net.cardinalities.size, np.int64), work)
-    first = net.unary_ptr[:-1]
-    lowest = np.minimum.reduceat(beliefs, first)
+    # The rows of the variables, and their places in the order of visits.
+    order = np.argsort(net.unary_ptr)
+    rows, sizes = net.unary_ptr[order], net.cardinalities[order]
+    lowest = np.minimum.reduceat(beliefs, rows)
     # Weights are relative to the best label, so that costs far above the temperature cancel before
     # rounding.
     with np.errstate(over="ignore"):  # then the weight is 0
-        marginals = np.exp((np.repeat(lowest, net.cardinalities) - beliefs) / temperature)
-    norm = np.add.reduceat(marginals, first)
-    marginals /= np.repeat(norm, net.cardinalities)
+        marginals = np.exp((np.repeat(lowest, sizes) - beliefs) / temperature)
+    norm = np.add.reduceat(marginals, rows)
+    marginals /= np.repeat(norm, sizes)
     degrees = np.diff(net.adj_ptr) + np.diff(general.g.inc_ptr)
-    log_z = float(((1 - degrees) * (np.log(norm) - lowest / temperature)).sum())
+    logs = np.empty(order.size)
+    logs[order] = np.log(norm) - lowest / temperature
+    log_z = float(((1 - degrees) * logs).sum())
     cavities = np.empty_like(general.from_factor)
     return marginals, log_z + _log_partition_of_terms(
         net, general, messages, beliefs, cavities, temperature, work

@@ -67,13 +67,12 @@ class Trees(NamedTuple):
 
 
 def renumber(g: GraphArrays, order: IntArray) -> GraphArrays:
-    """Return the arrays with reordered variables."""
+    """Return the arrays with reordered variables; the unaries stay, with starts (n,)."""
     # Data that are visited in succession are then contiguous in memory.
     rank = ranks_of(order)
     changed = g._replace(
         cardinalities=g.cardinalities[order],
-        unary_ptr=starts_of(np.diff(g.unary_ptr)[order]),
-        unary=in_order(g.unary, g.unary_ptr, order),
+        unary_ptr=g.unary_ptr[order],
         edges=rank[g.edges],
         adj_ptr=starts_of(np.diff(g.adj_ptr)[order]),
         adj_half=in_order(g.adj_half, g.adj_ptr, order),
@@ -109,7 +108,7 @@ def entries_of(ptr: IntArray, rows: IntArray) -> IntArray:
 
 
 def make_network(g: GraphArrays, order: IntArray, unary: FloatArray, temperature: float) -> Network:
-    """Lay out messages for variables in an order, see `Network`; `unary` is in the given order."""
+    """Lay out messages for variables in an order, see `Network`; `unary` is as in the graph."""
     terms = make_terms(g)
     way, parameter = terms.way, terms.rise
     way[np.isinf(terms.rise)] = GENERAL
@@ -131,7 +130,7 @@ def make_network(g: GraphArrays, order: IntArray, unary: FloatArray, temperature
     fields = [("at", size), ("to", size), ("other", np.uint32), ("way", np.uint32)]
     net = Network(
         freeze(g.cardinalities[order]),
-        freeze(starts_of(g.cardinalities[order])),
+        freeze(g.unary_ptr[order]),
         freeze(unary),
         freeze(starts_of(degrees[order])),
         np.empty(g.adj_half.size, dtype=[*fields, ("parameter", np.float64)]),
@@ -176,9 +175,12 @@ def fill_arcs(
 
 
 def make_general(graph: FactorGraph, g: GraphArrays) -> General:
-    """Return zero messages of factors; messages to factors are infinite at forbidden labels."""
+    """Return zero messages of factors; messages to factors are infinite at forbidden labels.
+
+    `g` has the variables in the order of visits, see `renumber`.
+    """
     ptr = slot_ptr(graph)
-    entries = entries_of(g.unary_ptr, g.scopes.astype(np.int64))
+    entries = entries_of(graph.unary_ptr, graph.factor_scopes.astype(np.int64))
     return General(
         g=g,
         slot_ptr=ptr,
