@@ -199,6 +199,29 @@ _FEW = 16.0
 _LONG_EVALUATION = 0.01
 
 
+def run_bytes(graph: FactorGraph) -> int:
+    """Estimate the bytes that any run takes: adjacency, labellings, and copies of tables.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> run_bytes(il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5]))
+    180
+    """
+    # The labelling of the method, the offered one, the best one and its copy. Extremes of terms that
+    # are no Potts terms need two copies of their costs.
+    copies = 2 * 8 * graph.pairwise_values.size if graph.edge_kinds.any() else 0
+    return graph.adjacency_bytes + 4 * 8 * graph.n_variables + copies
+
+
 class Run:
     """The state of one run: the solver's inputs, and the incumbent it reports to.
 
@@ -685,6 +708,30 @@ class Solver(Settings, ABC):
         (None, 'icm finds labellings, not marginals')
         """
         return None if temperature == 0 else f"{self.name()} finds labellings, not marginals"
+
+    def peak_bytes(self, graph: FactorGraph, temperature: float) -> int:
+        """Estimate the bytes that a run takes beside the graph at its peak; 0 if unknown.
+
+        `inference_lab.solve` raises MemoryError instead of a run that needs more than there is.
+
+        Parameters
+        ----------
+        graph : FactorGraph
+        temperature : float
+
+        Returns
+        -------
+        int
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> from inference_lab.solvers.icm import ICM
+        >>> ICM().peak_bytes(g, 0.0) < 1000
+        True
+        """
+        return 0
 
     def missing(self) -> str | None:
         """Return the missing requirements of the method and how to install them, else None.

@@ -81,6 +81,9 @@ _OVERRUN = 0.1
 #: A start of fewer evaluations times graph entries fits in `_OVERRUN`; it is not estimated.
 _CHEAP_START = 100_000_000
 
+#: Runs that need fewer bytes than this are begun without a look at the memory of the machine.
+_SMALL_RUN = 1 << 28
+
 #: Tolerance for the sum of a variable's marginals: a thousand times the rounding error of thousands
 #: of labels, and far below any error of sampling or early stopping.
 MARGINAL_TOLERANCE = 1e-8
@@ -167,6 +170,9 @@ def solve(
         If an argument is out of range or `initial` or `initial_marginals` does not fit the graph.
     OSError
         If a model file or data cannot be read.
+    MemoryError
+        If the run needs more memory than is available, see `Solver.peak_bytes`; nothing has been
+        allocated then. The message has both amounts.
 
     Examples
     --------
@@ -220,6 +226,9 @@ def solve(
     )
     if reason is not None:
         return _warned(blank)
+    shortage = memory_shortage(method, graph, temperature)
+    if shortage is not None:
+        raise MemoryError(shortage)
     compiled = _COMPILED[clock]
     before = compiled()
     run = Run(
@@ -250,6 +259,23 @@ def solve(
         )
     blank = replace(blank, seconds=seconds, compile_seconds=compiled() - before)
     return _warned(_solution(blank, method, graph, run, outcome, why))
+
+
+def memory_shortage(method: Solver, graph: FactorGraph, temperature: float) -> str | None:
+    """Return the memory that a run needs and that there is, if it is too little, else None."""
+    needed = method.peak_bytes(graph, temperature)
+    if needed < _SMALL_RUN:
+        return None
+    from inference_lab.processes.memory import available_memory
+
+    available = available_memory()
+    if needed <= available:
+        return None
+    return (
+        f"{method.name()} needs about {needed / 1e9:.1f} GB beside this graph of "
+        f"{counted(graph.n_variables, 'variable')} and {counted(graph.n_edges, 'pairwise term')}; "
+        f"{available / 1e9:.1f} GB are available"
+    )
 
 
 def _warned(solution: Solution) -> Solution:

@@ -22,7 +22,7 @@ from inference_lab.graph.arrays import NO_FORM, POTTS, TABLE, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.registry.registry import as_solver
 from inference_lab.solvers.junction_tree import JunctionTree
-from inference_lab.solving import solve
+from inference_lab.solving import memory_shortage, solve
 from inference_lab.specs.settings import setting
 
 #: Most variables for the semidefinite relaxation.
@@ -470,7 +470,8 @@ class _Portfolio:
         run, rest = self.run, self.reduction.graph
         if stage.share * left < 2.0 * stage.begin:
             return None
-        if as_solver(stage.solver).supports(rest, 0.0) is not None:
+        method = as_solver(stage.solver)
+        if method.supports(rest, 0.0) is not None or memory_shortage(method, rest, 0.0) is not None:
             return None
         self._begun.add(stage.solver)
         solution = solve(
@@ -572,7 +573,9 @@ def _marginals(graph: FactorGraph, run: Run, end: float) -> Outcome:
             break
         if answer is not None and stage.solver == "loopy-bp":
             continue
-        if as_solver(stage.solver).supports(graph, run.temperature) is not None:
+        method = as_solver(stage.solver)
+        reason = method.supports(graph, run.temperature)
+        if reason is not None or memory_shortage(method, graph, run.temperature) is not None:
             continue
         solution = solve(
             graph,

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from inference_lab.algorithms.iteration import IterativeSolver, Progress
-from inference_lab.contract import Outcome, Run
+from inference_lab.contract import Outcome, Run, run_bytes
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.kernels.descent import AWAIT, KEEP, SPREAD, CoordinateDescent
@@ -105,6 +105,10 @@ class ICM(IterativeSolver["RestartedDescent"]):
     def most_iterations(self) -> float:
         """No overall limit, because `max_sweeps` limits each descent."""
         return math.inf
+
+    def peak_bytes(self, graph: FactorGraph, temperature: float) -> int:
+        """Count flags and two orders of the variables."""
+        return run_bytes(graph) + 17 * graph.n_variables
 
     def start(self, graph: FactorGraph, run: Run) -> RestartedDescent:
         """Begin the first descent."""

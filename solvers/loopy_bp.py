@@ -21,13 +21,14 @@ from inference_lab.algorithms.belief_propagation.schedules import (
     make_general,
     make_network,
     make_trees,
+    network_bytes,
     pass_along,
     renumber,
     sequential_sweep,
 )
 from inference_lab.algorithms.elimination.arc_consistency import allowed_labels
 from inference_lab.algorithms.iteration import IterativeSolver, Progress
-from inference_lab.contract import Marginals, Outcome, Run
+from inference_lab.contract import Marginals, Outcome, Run, run_bytes
 from inference_lab.graph.arrays import FloatArray, IntArray, freeze
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.bp_updates import General, MessageRule, Network, Scratch
@@ -150,6 +151,11 @@ class LoopyBP(IterativeSolver["Passes"]):
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Support every graph at every temperature."""
         return None
+
+    def peak_bytes(self, graph: FactorGraph, temperature: float) -> int:
+        """Count the messages, their layout and the data of sweeps."""
+        chains = self.schedule_for(graph, temperature) == "chains"
+        return run_bytes(graph) + network_bytes(graph, temperature, chains)
 
     def start(self, graph: FactorGraph, run: Run) -> Passes | Outcome:
         """Start the messages from zero, or from the given marginals."""

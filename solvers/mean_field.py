@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from inference_lab._numba import inlined, inlined_minimum, lean_kernel
 from inference_lab.algorithms.iteration import IterativeSolver, Progress
-from inference_lab.contract import Outcome, Run
+from inference_lab.contract import Outcome, Run, run_bytes
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray, blocks
 from inference_lab.graph.factor_graph import FactorGraph, least_labels
 from inference_lab.kernels.factor_messages import add_expectation
@@ -29,6 +29,8 @@ from inference_lab.specs.settings import setting
 _CUTOFF = 50.0
 #: Spread of the random fields, in temperatures, that break symmetry between tied labels.
 _NOISE = 0.1
+#: Variables of a block of temporary arrays, each with its labels.
+_BLOCK = 4096
 #: Temperatures of annealing, as shares of four times the mean cost.
 _SHARES = (*(0.5**stage for stage in range(10)), 1e-3)
 #: Times that the cap of infinite costs doubles at a given temperature, before it is large enough.
@@ -343,6 +345,11 @@ class MeanField(IterativeSolver["Annealing"]):
         """No overall limit, because each temperature has its own."""
         return math.inf
 
+    def peak_bytes(self, graph: FactorGraph, temperature: float) -> int:
+        """Count the distribution, the priorities and the gains of Potts terms."""
+        labels = graph.unary_values.size * (2 if graph.has_infinite else 1)
+        return run_bytes(graph) + 8 * (labels + graph.n_variables + 2 * graph.n_edges)
+
     def start(self, graph: FactorGraph, run: Run) -> Annealing:
         """Start from the given marginals, or the unaries alone."""
         return Annealing(self, graph, run)
@@ -448,7 +455,7 @@ class Annealing:
         if run.initial_marginals is not None and run.temperature > 0.0:
             return run.initial_marginals.copy()
         q = np.empty(graph.unary_values.size)
-        for part in blocks(graph.n_variables):
+        for part in blocks(graph.n_variables, _BLOCK):
             starts = graph.unary_ptr[part.start : part.stop + 1]
             field = q[starts[0] : starts[-1]]
             np.minimum(graph.unary_values[starts[0] : starts[-1]], self.cap, out=field)

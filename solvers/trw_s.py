@@ -26,11 +26,12 @@ from inference_lab.algorithms.dual.trws_layout import (
     Workspace,
     make_plan,
     n_message_entries,
+    plan_bytes,
     workspace,
 )
 from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.algorithms.parts import go_on_by_parts
-from inference_lab.contract import Outcome, Run
+from inference_lab.contract import Outcome, Run, run_bytes
 from inference_lab.graph.arrays import (
     NO_FORM,
     TABLE,
@@ -64,6 +65,8 @@ from inference_lab.specs.settings import setting
 _POLISH_SWEEPS = 100
 #: Limit on sweeps over clusters, which end earlier by themselves.
 _TIGHTENING_SWEEPS = 10_000
+#: Variables of a block of temporary arrays, each with its terms.
+_BLOCK = 4096
 #: Variables between the prefetch of a variable's data and its visit.
 _SOON = 2
 #: Kinds of costs of a graph: `PLAIN` ones are finite, of Potts and truncated linear terms only,
@@ -184,8 +187,8 @@ def turn_attractive(
     k: int, rise: float, share: float, costs: FloatArray, rows: FloatArray, start: np.uint64
 ) -> float:
     """Replace a message by its reply through a Potts term; return the minimum of the input."""
-    # `rise` is the cost of unequal labels minus the cost of equal ones, not negative. All costs must
-    # be finite.
+    # `rise` is the cost of unequal labels minus the cost of equal ones, not negative. All costs
+    # must be finite.
     # The input is computed twice rather than stored: reading it back in vectors of another width
     # would wait for it to reach the cache.
     best = np.inf
@@ -502,7 +505,7 @@ class TRWSPasses:
         """Cut the order into stretches of bounded work, so that the clock is checked between."""
         graph, plan = self.graph, self.plan
         work = graph.cardinalities[plan.order]
-        for part in blocks(work.size):
+        for part in blocks(work.size, _BLOCK):
             starts = plan.ptr[part.start : part.stop + 1]
             edges = plan.half[starts[0] : starts[-1]] >> 1
             sizes = graph.cardinalities[graph.edges[edges]]
@@ -639,6 +642,10 @@ class TRWS(IterativeSolver[TRWSPasses]):
         """Pass messages; where they prove nothing, go on with components with cycles apart."""
         outcome = super().run(graph, run)
         return go_on_by_parts(self.run, graph, run, outcome) if self.parts else outcome
+
+    def peak_bytes(self, graph: FactorGraph, temperature: float) -> int:
+        """Count the messages, one an edge, their layout and the terms by their kind."""
+        return run_bytes(graph) + plan_bytes(graph)
 
     def start(self, graph: FactorGraph, run: Run) -> TRWSPasses:
         """Start the messages from zero."""

@@ -1002,6 +1002,13 @@ class FactorGraph:
             ),
         ).read_only()
 
+    @property
+    def adjacency_bytes(self) -> int:
+        """The bytes that `arrays` and `degrees` take beside the stored arrays, as an estimate."""
+        # The pointers and the degrees; half-edges, neighbours and forms, and while they are built
+        # the flags that are sorted; slots.
+        return 24 * self.n_variables + 20 * self.n_edges + 12 * self.factor_scopes.size
+
     @cached_property
     def degrees(self) -> IntArray:
         """Number of pairwise and higher-order terms at each variable, shape (n,)."""

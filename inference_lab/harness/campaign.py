@@ -24,12 +24,13 @@ from inference_lab.formatting import nearest
 from inference_lab.harness.executors import ExecutorError, through_executor
 from inference_lab.harness.isolated_run import crashed, one_line
 from inference_lab.harness.progress import RunProgress, reporter
+from inference_lab.processes.memory import physical_memory
 from inference_lab.processes.shared_objects import Lack, Parcel, Sender, call_parcel
 from inference_lab.processes.workers import Crash, Worker, finished, limited_threads
 from inference_lab.results.clustering_records import FitKey
 from inference_lab.results.json_lines import RecordError
 from inference_lab.results.line_store import LineStore
-from inference_lab.results.records import RunKey, RunRecord, physical_memory
+from inference_lab.results.records import RunKey, RunRecord
 from inference_lab.specs.whole_numbers import as_whole
 
 _R = TypeVar("_R", bound=RunRecord)

@@ -19,9 +19,10 @@ from inference_lab.processes.isolation import (
     can_isolate,
     isolated,
 )
+from inference_lab.processes.memory import physical_memory
 from inference_lab.processes.workers import Crash, format_exception, traceback_tail
 from inference_lab.results.json_lines import RecordError, clean_text
-from inference_lab.results.records import RunRecord, physical_memory
+from inference_lab.results.records import RunRecord
 
 _R = TypeVar("_R", bound=RunRecord)
 

@@ -52,6 +52,7 @@ from inference_lab.processes.descendants import (
     proportional_memory,
     resident_memory,
 )
+from inference_lab.processes.memory import address_space
 from inference_lab.processes.workers import (
     end_with_parent,
     format_exception,
@@ -335,7 +336,7 @@ def _answer(call: _Call) -> bytes:
     """Call the function; return its value or its exception, pickled."""
     total = None
     if call.memory_limit is not None:
-        total = _address_space() + call.memory_limit
+        total = address_space() + call.memory_limit
         resource.setrlimit(resource.RLIMIT_AS, (total, total + _RESERVE))
     # Pickled in advance, because there may be no memory later.
     last = pickle.dumps((ExitReason.MEMORY, None, "MemoryError", ""))
@@ -358,15 +359,6 @@ def _answer(call: _Call) -> bytes:
             )
         except MemoryError:
             return last
-
-
-def _address_space() -> int:
-    """Return the size of this process's address space in bytes, 0 if unknown."""
-    try:
-        with open("/proc/self/statm", encoding="ascii") as stream:
-            return int(stream.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return 0
 
 
 class _Watch:

@@ -10,19 +10,18 @@ import platform
 import sys
 import uuid
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-import psutil
 from msgspec import Meta, field
 
 from inference_lab.contract import Status, TracePoint
+from inference_lab.processes.memory import physical_memory
 from inference_lab.results.json_lines import JsonLine
 from inference_lab.results.line_store import LineStore
 
@@ -100,27 +99,6 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor()
-
-
-def physical_memory() -> int:
-    """Return the bytes of memory of the machine, or the smallest limit of its control groups."""
-    sizes = [psutil.virtual_memory().total]
-    for place in _control_groups(Path("/proc/self/cgroup")):
-        for limit in ("memory.max", "memory.limit_in_bytes"):
-            with suppress(OSError, ValueError):
-                sizes.append(int((place / limit).read_text()))
-    return min(sizes)
-
-
-def _control_groups(listing: Path, root: Path = Path("/sys/fs/cgroup")) -> Iterator[Path]:
-    """Yield the folders of the groups of memory of this process: batch jobs have nested ones."""
-    yield from (root, root / "memory")
-    with suppress(OSError, ValueError):
-        for line in listing.read_text().splitlines():
-            _, kinds, path = line.split(":", 2)
-            if kinds in ("", "memory"):
-                group = root / kinds / path.lstrip("/")
-                yield from (group, *group.parents[: len(Path(path).parts) - 1])
 
 
 class RunKey(NamedTuple):

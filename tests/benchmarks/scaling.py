@@ -1,5 +1,10 @@
 """How time and memory of an E-step grow with its size: ``python tests/benchmarks/scaling.py``.
 
+With ``--growth``, it runs four methods on E-steps and grids of 10 labels, from 10,000 to 10,000,000
+variables, and fits the exponents of time and memory: the table of ``docs/peers.md``. Each run makes
+ten iterations, so that times of an iteration are compared; ICM may converge before. The largest
+runs take 9 GB and some minutes each.
+
 With ``--fits``, it compares fits with scikit-learn's K-means in the same process: Gaussian blobs
 of 20 features that overlap slightly, 10 clusters, one pair a point of which a tenth is wrong.
 
@@ -11,6 +16,8 @@ which join any points (balanced) or points whose numbers are close (nearby).
 from __future__ import annotations
 
 import argparse
+import ctypes
+import gc
 import itertools
 import json
 import math
@@ -33,6 +40,11 @@ RUNS = (
     *(("mean-field", "balanced"), ("mean-field", "nearby")),
 )
 CLUSTERS = 20
+#: The table of growth: solvers, variables, and limit on iterations.
+GROWTH_SOLVERS = ("icm", "loopy-bp", "mean-field", "trw-s")
+GROWTH_SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
+GROWTH_ITERATIONS = 10
+GROWTH_LABELS = 10
 COLUMNS = (
     *("solver", "constraints", "points", "build, CPU s", "solve, CPU s", "µs a point"),
     *("sweeps", "ns a point and sweep", "peak GB", "status"),
@@ -44,6 +56,74 @@ def peak_rss_bytes() -> int:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     # Linux counts in KiB, macOS in bytes.
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+def graph_of(family: str, variables: int) -> il.FactorGraph:
+    """Return an E-step with two constraints a point, or a square grid of Potts terms."""
+    import numpy as np
+
+    from inference_lab.graph.grids import grid_edges
+
+    if family == "estep":
+        return estep(variables, GROWTH_LABELS, 2 * variables).build()
+    side = round(math.sqrt(variables))
+    rng = np.random.default_rng(0)
+    edges = grid_edges(side, side)
+    unary = rng.random((side * side, GROWTH_LABELS))
+    return il.FactorGraph.potts(unary, edges, rng.uniform(0.0, 0.5, len(edges)))
+
+
+def resident_bytes(field: str) -> int:
+    """Return a figure of this process from ``/proc``: `VmRSS`, or `VmHWM` for the peak."""
+    with open("/proc/self/status", encoding="ascii") as stream:
+        for line in stream:
+            if line.startswith(field):
+                return 1024 * int(line.split()[1])
+    raise LookupError(field)
+
+
+def grown(family: str, variables: int, solver: str) -> dict[str, Any]:
+    """Run a solver on a graph; return seconds, and the peak memory of graph and run (Linux)."""
+    # Compiles, or loads kernels compiled before.
+    il.solve(graph_of(family, 400), solver, max_iterations=GROWTH_ITERATIONS)
+    start = resident_bytes("VmRSS")
+    graph = graph_of(family, variables)
+    gc.collect()
+    # Memory of the arrays from which the graph was built is returned, and the peak is reset.
+    ctypes.CDLL("libc.so.6").malloc_trim(0)
+    with open("/proc/self/clear_refs", "w", encoding="ascii") as stream:
+        stream.write("5")
+    begin = time.process_time()
+    solution = il.solve(graph, solver, max_iterations=GROWTH_ITERATIONS)
+    return {
+        "seconds": (time.process_time() - begin) / solution.iterations,
+        "bytes": resident_bytes("VmHWM") - start,
+        "edges": graph.n_edges,
+        "iterations": solution.iterations,
+    }
+
+
+def growth(sizes: list[int]) -> None:
+    """Print a table of seconds of an iteration and bytes by size, with exponents."""
+    import numpy as np
+
+    heads = [f"{size:,}" for size in sizes]
+    print(f"| graph | method | {' | '.join(heads)} | exponent | {' | '.join(heads)} | exponent |")
+    print(f"|---|---|{'---:|' * (2 * len(sizes) + 2)}")
+    for family, solver in itertools.product(("estep", "grid"), GROWTH_SOLVERS):
+        rows = []
+        for size in sizes:
+            command = [sys.executable, __file__, "--points", str(size), "--solver", solver]
+            command += ["--family", family]
+            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+            rows.append(json.loads(done.stdout))
+        cells = [family, f"`{solver}`"]
+        for name, form in (("seconds", "{:.2g}"), ("bytes", "{:.2g}")):
+            values = [row[name] / (1e6 if name == "bytes" else 1.0) for row in rows]
+            shown = [form.format(v) if v < 100 else f"{v:,.0f}" for v in values]
+            slope = np.polyfit(np.log(sizes), np.log(values), 1)[0]
+            cells += [*shown, f"{slope:.2f}"]
+        print(f"| {' | '.join(cells)} |", flush=True)
 
 
 def run(points: int, solver: str, partners: Any) -> dict[str, Any]:
@@ -120,12 +200,22 @@ def main() -> None:
     parser.add_argument("--points", type=int, help="run one size, and print JSON")
     parser.add_argument("--solver", default="icm", help="a spec")
     parser.add_argument("--partners", choices=("any", "balanced", "nearby"), default="balanced")
+    parser.add_argument("--family", choices=("estep", "grid"), help="with --points: for --growth")
+    parser.add_argument(
+        "--growth", type=int, nargs="*", metavar="VARIABLES", help="time and memory by size"
+    )
     parser.add_argument("--fits", type=int, nargs="*", metavar="POINTS", help="time whole fits")
     parser.add_argument("--rounds", type=int, default=3, help="times that each fit is repeated")
     chosen = parser.parse_args()
     if chosen.fits is not None:
         with threadpool_limits(1):
             fits(chosen.fits or list(SIZES[1:]), chosen.rounds)
+        return
+    if chosen.growth is not None:
+        growth(chosen.growth or list(GROWTH_SIZES))
+        return
+    if chosen.points is not None and chosen.family is not None:
+        print(json.dumps(grown(chosen.family, chosen.points, chosen.solver)))
         return
     if chosen.points is not None:
         print(json.dumps(run(chosen.points, chosen.solver, chosen.partners)))

@@ -33,8 +33,9 @@ from inference_lab.harness.campaign import InputError
 from inference_lab.harness.dask_cluster import DaskCluster
 from inference_lab.harness.executors import ExecutorError, through_executor
 from inference_lab.processes import shared_objects
+from inference_lab.processes.memory import physical_memory
 from inference_lab.results.line_store import RecordWarning
-from inference_lab.results.records import RecordStore, environment, physical_memory
+from inference_lab.results.records import RecordStore, environment
 from inference_lab.studies import Method, Study, run_study
 
 GUESS = '''

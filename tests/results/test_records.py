@@ -11,7 +11,6 @@ import re
 import threading
 import tracemalloc
 import warnings
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -22,7 +21,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from inference_lab.contract import TracePoint
-from inference_lab.results import records
 from inference_lab.results.clustering_records import StudyRecord
 from inference_lab.results.json_lines import RecordError, clean_text, jsonable
 from inference_lab.results.line_store import RecordWarning
@@ -32,7 +30,6 @@ from inference_lab.results.records import (
     Record,
     RecordStore,
     environment,
-    physical_memory,
     thin_trace,
 )
 
@@ -533,24 +530,3 @@ def test_a_bomb_is_refused_before_it_is_unpacked(path):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 80 << 20
-
-
-@pytest.mark.parametrize(
-    ("listing", "folder", "name"),
-    [
-        ("0::/slurm/job_7/step_0\n", "", "memory.max"),
-        ("9:cpu:/x\n4:memory:/slurm/job_7/step_0\n", "memory", "memory.limit_in_bytes"),
-    ],
-)
-def test_memory_of_a_batch_job(listing, folder, name, tmp_path, monkeypatch):
-    """Its limit is set by a group around its own, in both versions of control groups."""
-    (tmp_path / "listing").write_text(listing)
-    job = tmp_path / folder / "slurm" / "job_7"
-    (job / "step_0").mkdir(parents=True)
-    (job / "step_0" / name).write_text("max\n")
-    whole = physical_memory()
-    groups = partial(records._control_groups, tmp_path / "listing", tmp_path)
-    monkeypatch.setattr(records, "_control_groups", lambda listing: groups())
-    assert physical_memory() >= whole
-    (job / name).write_text("1000000\n")
-    assert physical_memory() == 1_000_000

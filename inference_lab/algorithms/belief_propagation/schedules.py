@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import lean_kernel
+from inference_lab.algorithms.presolve import n_entries
 from inference_lab.graph.arrays import (
+    POTTS,
     FloatArray,
     GraphArrays,
     Int32Array,
@@ -141,6 +143,27 @@ def make_network(g: GraphArrays, order: IntArray, unary: FloatArray, temperature
     return net
 
 
+def network_bytes(graph: FactorGraph, temperature: float, chains: bool) -> int:
+    """Estimate the bytes of messages, their layout and the data of sweeps at their peak."""
+    n, m, labels = graph.n_variables, graph.n_edges, graph.unary_values.size
+    messages = 8 * (n_entries(graph) - labels - graph.table_values.size)
+    # While arcs (48 bytes an edge) are filled, the messages do not exist yet, but the terms do.
+    size = 56 * n + 48 * m + max(messages, 56 * m)
+    if chains:
+        size += 8 * labels + 24 * m
+    if temperature > 0.0 or graph.n_labels is None or (graph.edge_kinds != POTTS).any():
+        # Terms in the order of visits, and truncations.
+        size += 32 * n + 40 * m
+    if graph.n_factors:
+        size += 16 * int(graph.cardinalities[graph.factor_scopes].sum())
+    if graph.has_infinite:
+        size += 9 * labels
+    if temperature > 0.0:
+        # Beliefs, weights and marginals.
+        size += 3 * 8 * labels
+    return size
+
+
 @lean_kernel
 def fill_arcs(
     g: GraphArrays,
@@ -197,7 +220,11 @@ def few_directions(graph: FactorGraph) -> bool:
     # does not depend on this test.
     if graph.n_factors or graph.n_edges == 0 or graph.n_variables < _FEWEST:
         return False
-    apart = np.abs(graph.edges[:, 1] - graph.edges[:, 0])
+    for part in (slice(_FEWEST), slice(None)):
+        # A few terms refuse most graphs without a grid.
+        apart = np.abs(graph.edges[part, 1] - graph.edges[part, 0])
+        if np.unique(apart).size > _MOST_DIRECTIONS:
+            return False
     earlier = int(np.bincount(graph.edges.max(axis=1)).max())
     return np.unique(apart).size <= min(_MOST_DIRECTIONS, earlier)
 
