@@ -199,12 +199,14 @@ _FEW = 16.0
 _LONG_EVALUATION = 0.01
 
 
-def run_bytes(graph: FactorGraph) -> int:
-    """Estimate the bytes that any run takes: adjacency, labellings, and copies of tables.
+def run_bytes(graph: FactorGraph, method: int) -> int:
+    """Estimate the bytes of a run: adjacency, labellings, and the arrays of the method.
 
     Parameters
     ----------
     graph : FactorGraph
+    method : int
+        The bytes of the arrays of the method.
 
     Returns
     -------
@@ -213,13 +215,13 @@ def run_bytes(graph: FactorGraph) -> int:
     Examples
     --------
     >>> import inference_lab as il
-    >>> run_bytes(il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5]))
-    180
+    >>> run_bytes(il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5]), 20)
+    152
     """
-    # The labelling of the method, the offered one, the best one and its copy. Extremes of terms that
-    # are no Potts terms need two copies of their costs.
+    # The labelling of the method, the offered one, the best one and its copy. Extremes of terms
+    # other than Potts terms need two copies of their costs, before the method begins.
     copies = 2 * 8 * graph.pairwise_values.size if graph.edge_kinds.any() else 0
-    return graph.adjacency_bytes + 4 * 8 * graph.n_variables + copies
+    return graph.adjacency_bytes + 4 * 8 * graph.n_variables + max(copies, method)
 
 
 class Run:

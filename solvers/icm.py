@@ -108,7 +108,7 @@ class ICM(IterativeSolver["RestartedDescent"]):
 
     def peak_bytes(self, graph: FactorGraph, temperature: float) -> int:
         """Count flags and two orders of the variables."""
-        return run_bytes(graph) + 17 * graph.n_variables
+        return run_bytes(graph, 17 * graph.n_variables)
 
     def start(self, graph: FactorGraph, run: Run) -> RestartedDescent:
         """Begin the first descent."""

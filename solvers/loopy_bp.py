@@ -155,7 +155,7 @@ class LoopyBP(IterativeSolver["Passes"]):
     def peak_bytes(self, graph: FactorGraph, temperature: float) -> int:
         """Count the messages, their layout and the data of sweeps."""
         chains = self.schedule_for(graph, temperature) == "chains"
-        return run_bytes(graph) + network_bytes(graph, temperature, chains)
+        return run_bytes(graph, network_bytes(graph, temperature, chains))
 
     def start(self, graph: FactorGraph, run: Run) -> Passes | Outcome:
         """Start the messages from zero, or from the given marginals."""

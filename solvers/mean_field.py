@@ -347,8 +347,10 @@ class MeanField(IterativeSolver["Annealing"]):
 
     def peak_bytes(self, graph: FactorGraph, temperature: float) -> int:
         """Count the distribution, the priorities and the gains of Potts terms."""
-        labels = graph.unary_values.size * (2 if graph.has_infinite else 1)
-        return run_bytes(graph) + 8 * (labels + graph.n_variables + 2 * graph.n_edges)
+        # The marginals are checked in a copy; infinite costs are replaced in one.
+        copies = 1 + (temperature > 0.0 or graph.has_infinite)
+        entries = copies * graph.unary_values.size + graph.n_variables + 2 * graph.n_edges
+        return run_bytes(graph, 8 * entries)
 
     def start(self, graph: FactorGraph, run: Run) -> Annealing:
         """Start from the given marginals, or the unaries alone."""

@@ -645,7 +645,7 @@ class TRWS(IterativeSolver[TRWSPasses]):
 
     def peak_bytes(self, graph: FactorGraph, temperature: float) -> int:
         """Count the messages, one an edge, their layout and the terms by their kind."""
-        return run_bytes(graph) + plan_bytes(graph)
+        return run_bytes(graph, plan_bytes(graph))
 
     def start(self, graph: FactorGraph, run: Run) -> TRWSPasses:
         """Start the messages from zero."""

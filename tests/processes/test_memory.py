@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import tracemalloc
 from functools import partial
 
@@ -10,10 +9,12 @@ import numpy as np
 import pytest
 
 import inference_lab as il
+from inference_lab import solving
 from inference_lab.graph.grids import grid_edges
 from inference_lab.processes import memory
 from inference_lab.processes.isolation import ExitReason, isolated
 from inference_lab.processes.memory import available_memory, physical_memory
+from inference_lab.solvers.icm import ICM
 from inference_lab.solvers.loopy_bp import LoopyBP
 
 GRID = il.FactorGraph.potts(np.zeros((1_000_000, 2)), grid_edges(1000, 1000), 1.0)
@@ -52,7 +53,6 @@ def test_a_limit_of_the_process_counts():
     """A run in a process of its own has a limit on its address space."""
     ended = isolated(available_memory, memory_limit=1 << 30)
     assert 1 << 29 < ended.value <= 1 << 30
-    assert available_memory() <= physical_memory() or resource.RLIM_INFINITY
 
 
 def test_a_run_that_needs_too_much_is_refused_before_it_allocates(monkeypatch):
@@ -83,13 +83,17 @@ def test_the_refusal_is_the_status_of_a_record():
 def test_a_portfolio_leaves_out_what_does_not_fit(monkeypatch):
     """`auto` answers with the methods that need less."""
     rng = np.random.default_rng(0)
-    edges = grid_edges(300, 300)
-    graph = il.FactorGraph.potts(rng.random((90_000, 60)), edges, rng.random(len(edges)))
-    monkeypatch.setattr(memory, "available_memory", lambda: 1 << 28)
+    edges = grid_edges(60, 60)
+    graph = il.FactorGraph.potts(rng.random((3600, 20)), edges, rng.uniform(-0.5, 0.5, len(edges)))
+    stages = {"loopy-bp", "trw-s"}
+
+    def begun() -> set[str]:
+        plan = il.solve(graph, "auto", time_limit=2.0).diagnostics["plan"]
+        return {stage["solver"].partition("(")[0] for stage in plan}
+
+    assert begun() & stages
+    monkeypatch.setattr(solving, "_SMALL_RUN", 0)
+    monkeypatch.setattr(memory, "available_memory", lambda: ICM().peak_bytes(graph, 0.0))
     with pytest.raises(MemoryError):
         il.solve(graph, "trw-s")
-    solution = il.solve(graph, "auto", time_limit=1.0)
-    assert np.isfinite(solution.energy)
-    assert {"trw-s", "loopy-bp"}.isdisjoint(
-        stage["solver"].partition("(")[0] for stage in solution.diagnostics["plan"]
-    )
+    assert not begun() & stages
