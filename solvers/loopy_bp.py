@@ -109,8 +109,8 @@ class LoopyBP(IterativeSolver["Passes"]):
     ----------
     A sweep costs O(k) a message for diagonal and (T = 0) truncated linear and quadratic terms,
     O(k^2) for tables, O(table size * arity^2) for higher-order factors. Memory: one message array
-    of ``8 * 2 m k`` bytes; 112 bytes an edge for the layout, 32 more along chains; one or two
-    copies of the unaries.
+    of ``8 * 2 m k`` bytes; 48 bytes an edge for the layout, 24 more and beliefs as large as the
+    unaries along chains.
 
     References
     ----------

@@ -310,7 +310,7 @@ class MeanField(IterativeSolver["Annealing"]):
     Complexity
     ----------
     A sweep costs O(k) a neighbour for diagonal terms, O(k^2) for tables, O(table size * arity) for
-    higher-order factors. Memory: one number a label.
+    higher-order factors. Memory: one number a label, two an edge.
 
     References
     ----------

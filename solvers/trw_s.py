@@ -605,7 +605,7 @@ class TRWS(IterativeSolver[TRWSPasses]):
     Complexity
     ----------
     A sweep costs O(k) a message for diagonal and truncated terms, O(k^2) for other tables, O(table
-    size * arity) for higher-order factors. Memory: ``8 m k`` bytes for messages; 49 bytes an edge
+    size * arity) for higher-order factors. Memory: ``8 m k`` bytes for messages; 41 bytes an edge
     and 56 a variable for the layout. Tightening adds two messages an edge, a copy of the pairwise
     tables, and the clusters.
 

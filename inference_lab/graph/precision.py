@@ -53,7 +53,7 @@ def energy_step(graph: FactorGraph) -> float:
     # A few costs are enough where there is no step, as in almost all graphs of real costs.
     units = units[_are_whole(*_costs(graph, slice(0, _SAMPLE)), units[:, None])]
     families = graph.cardinalities, graph.edges, graph.pairwise_values, graph.table_values
-    longest = max(*map(len, families), graph.n_label_costs)
+    longest = max(*(len(family) for family in families), graph.n_label_costs)
     for unit in units:
         divisor = 0
         for part in blocks(longest):

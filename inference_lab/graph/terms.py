@@ -550,7 +550,7 @@ def _pair_keys(edges: Int32Array, n: int) -> IntArray:
     """Return a number for each edge that is the same for the edges of a pair, shape (m,)."""
     # Column by column, because numpy is slow on rows of two.
     ends = edges.T
-    keys = np.minimum(*ends).astype(np.int64)
+    keys: IntArray = np.minimum(*ends).astype(np.int64)
     keys *= n
     keys += np.maximum(*ends)
     return keys

@@ -64,7 +64,7 @@ def cost_scale(graph: FactorGraph) -> float:
         return np.asarray((before[at + length] - before[at]) / length)
 
     def table_means(edges: Any) -> FloatArray:
-        return pool_means(edges) * graph.edge_weights[edges]
+        return np.asarray(pool_means(edges) * graph.edge_weights[edges])
 
     means = (
         _mean_size(graph.table_values.size, lambda part: graph.table_values[part]),

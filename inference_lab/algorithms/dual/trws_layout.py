@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +51,8 @@ def make_plan(graph: FactorGraph, order: IntArray) -> Schedule:
     half = np.empty(2 * m, dtype=np.int32)
     link_up(g, order, rank, ptr, ahead, behind, half)
     middle = ptr[:-1] + ahead
-    at = np.empty(2 * m, dtype=np.int32 if n_message_entries(graph) < 1 << 31 else np.int64)
+    width: Any = np.int32 if n_message_entries(graph) < 1 << 31 else np.int64
+    at = np.empty(2 * m, dtype=width)
     levels = np.zeros(int(ahead.max(initial=0)) + 1, dtype=np.int64)
     place_messages(g, ptr, middle, half, levels, np.empty(m, dtype=at.dtype), at)
 
@@ -157,7 +158,7 @@ def place_messages(
 @inlined
 def message_size(g: GraphArrays, e: int) -> int:
     """Return the number of entries of the message of an edge."""
-    return max(g.cardinalities[g.edges[e, 0]], g.cardinalities[g.edges[e, 1]])
+    return int(max(g.cardinalities[g.edges[e, 0]], g.cardinalities[g.edges[e, 1]]))
 
 
 def n_message_entries(graph: FactorGraph) -> int:
