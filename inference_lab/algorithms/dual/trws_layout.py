@@ -54,7 +54,7 @@ def make_plan(graph: FactorGraph, order: IntArray) -> Schedule:
     width: Any = np.int32 if n_message_entries(graph) < 1 << 31 else np.int64
     at = np.empty(2 * m, dtype=width)
     levels = np.zeros(int(ahead.max(initial=0)) + 1, dtype=np.int64)
-    place_messages(g, ptr, middle, half, levels, np.empty(m, dtype=at.dtype), at)
+    place_messages(g, ptr, middle, half, levels, np.empty(m, dtype=width), at)
 
     slots = rank[graph.factor_scopes]
     role = np.full(slots.size, MIDDLE, dtype=np.uint8)
