@@ -28,7 +28,7 @@ GRID = il.FactorGraph.potts(np.zeros((1_000_000, 2)), grid_edges(1000, 1000), 1.
     ],
 )
 def test_memory_of_a_batch_job(listing, folder, name, tmp_path, monkeypatch):
-    """Its limit is that of a group around its own, in both versions of control groups."""
+    """Its limit is set by a group around its own, in both versions of control groups."""
     (tmp_path / "listing").write_text(listing)
     job = tmp_path / folder / "slurm" / "job_7"
     (job / "step_0").mkdir(parents=True)
