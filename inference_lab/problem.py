@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -148,15 +147,12 @@ class Problem:
         >>> problem = as_problem("image-denoising(image=shapes)")
         >>> axes = problem.plot(problem.truth)
         """
+        from inference_lab.plotting.plots import draw_image, plot_graph
+
         image = self.picture(labels)
-        # Imported by name, because problems must not import figures.
-        plots = importlib.import_module("inference_lab.plotting.plots")
-        drawn: Axes
         if image is None:
-            drawn = plots.plot_graph(self.graph, labels, axes)
-        else:
-            drawn = plots.draw_image(image, axes)
-        return drawn
+            return plot_graph(self.graph, labels, axes)
+        return draw_image(image, axes)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ ROOMS = (
     "graph",
     "convert",
     "contract",
+    "plotting",
     "kernels",
     "algorithms",
     "io",
@@ -40,7 +41,6 @@ ROOMS = (
     "solving",
     "solvers",
     "problems",
-    "plotting",
     "reporting",
     "selection",
     "harness",
@@ -55,6 +55,24 @@ ROOMS = (
 )
 
 PACKAGE = "inference_lab"
+
+#: Modules and packages of the library that a module names in a string, with the reason why it does
+#: not import them. No other may be named.
+BY_NAME = {
+    ("conformance.generators", "algorithms.elimination.order"): "its frames are recognised",
+    ("conformance.generators", "solving"): "its frames are recognised",
+    ("harness.running", "results.scoring"): "loaded before processes are forked, for their sake",
+    ("harness.running", "solving"): "loaded before processes are forked, for their sake",
+    ("problems.instances", "problems"): "data files of the package",
+    ("registry.registry", "registry.user_code"): "only specs of users' files need it",
+    ("registry.registry", "solvers"): "its files are the solvers, each imported when it is named",
+    ("registry.sources", "problems"): "its files are the families, each imported when it is named",
+    ("reporting.page", "reporting"): "data files of the package",
+    ("solving", "registry.sources"): "a graph is solved without problem families, files and data",
+    ("specs.settings", "problems"): "names of its modules are names of families",
+    ("specs.settings", "solvers"): "names of its modules are names of solvers",
+    ("studies.discovery", "reports"): "studies that come with the library are found by name",
+}
 
 #: The solvers of the core, with all their imports.
 CLASSICAL = ("icm", "loopy_bp", "mean_field", "lp_relaxation", "brute_force")
@@ -122,6 +140,24 @@ def imported(module: str, tree: ast.Module) -> Iterator[str]:
                 continue
             inner = name.removeprefix(f"{PACKAGE}.")
             yield inner if inner in modules() else inner.rpartition(".")[0]
+
+
+def named(module: str, tree: ast.Module) -> Iterator[str]:
+    """Yield all modules and packages of the library whose whole names are strings in a module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            inner = node.value.removeprefix(f"{PACKAGE}.")
+            if inner != node.value and inner in modules() and inner != module:
+                yield inner
+
+
+@functools.cache
+def arrows_by_name() -> frozenset[tuple[str, str]]:
+    """Return an arrow from each module to each module that it names in a string."""
+    trees = modules().items()
+    return frozenset(
+        (name, other) for name, tree in trees if name for other in named(name, tree) if other
+    )
 
 
 @functools.cache

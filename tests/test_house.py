@@ -8,11 +8,13 @@ from collections import Counter
 
 import pytest
 from house import (
+    BY_NAME,
     PACKAGE,
     RINGS,
     ROOMS,
     ROOT,
     arrows,
+    arrows_by_name,
     circles,
     code_lines,
     core,
@@ -41,6 +43,20 @@ def test_no_import_goes_up():
     order = {name: number for number, name in enumerate(ROOMS)}
     wrong = [f"{a} imports {b}" for a, b in arrows() if order[room(a)] < order[room(b)]]
     assert wrong == []
+
+
+def test_modules_named_in_strings_are_declared():
+    """Imports by name hide from the other tests, so each has a reason in `house.BY_NAME`."""
+    assert arrows_by_name() == set(BY_NAME)
+
+
+def test_imports_by_name_go_down_and_not_round():
+    """A package that is searched for files is above the module that searches it."""
+    searched = {"solvers", "problems", "reports"}
+    hidden = [(a, b) for a, b in BY_NAME if b not in searched]
+    order = {name: number for number, name in enumerate(ROOMS)}
+    assert [f"{a} names {b}" for a, b in hidden if order[room(a)] < order[room(b)]] == []
+    assert circles([*arrows(), *hidden]) == []
 
 
 def test_a_file_name_has_one_meaning():

@@ -25,9 +25,11 @@ from inference_lab.specs.grammar import (
     SpecError,
     SpecSyntaxError,
     build,
+    import_error,
     parse_spec,
     unknown,
 )
+from inference_lab.specs.settings import register_class
 
 _T = TypeVar("_T")
 
@@ -36,21 +38,6 @@ _SEVERAL = {
     "solver": "several solvers are a list, or --solver NAME for each on the command line",
     "problem": "several problems are a list, or arguments of their own on the command line",
 }
-
-#: Prefix of the library's module names.
-_OURS = "inference_lab."
-
-
-def import_error(description: str, problem: Exception) -> SpecError:
-    """Return the error for code that raises when it is imported."""
-    return SpecError(f"{description}: {type(problem).__name__}: {problem}")
-
-
-def register_class(loaded: type[_T], name: str) -> type[_T]:
-    """Store the name that loads a user's class in the class, for the specs of its objects."""
-    if not loaded.__module__.startswith(_OURS):
-        setattr(loaded, "registered_as", name)  # noqa: B010  # the base is only known at run time
-    return loaded
 
 
 class Registry(Generic[_T]):
@@ -115,7 +102,7 @@ class Registry(Generic[_T]):
 
     def _user_code(self, name: str) -> Any:
         """Import `inference_lab.registry.user_code`; raise if the name does not name user code."""
-        # Imported by name, because registered classes do not need it.
+        # Imported by name, because registered classes do not need it; tests/house.py declares it.
         user_code = importlib.import_module("inference_lab.registry.user_code")
         if not user_code.names_code(name):
             raise self._unknown(name)

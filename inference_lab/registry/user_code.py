@@ -23,11 +23,18 @@ from contextvars import ContextVar
 from operator import attrgetter
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from inference_lab.formatting import shortened
-from inference_lab.registry.registry import Registry, import_error, register_class
-from inference_lab.specs.grammar import Spec, SpecError, build, convert_settings, unknown
+from inference_lab.specs.grammar import (
+    Spec,
+    SpecError,
+    build,
+    convert_settings,
+    import_error,
+    unknown,
+)
+from inference_lab.specs.settings import register_class
 
 #: Prefix of the names of modules loaded from users' files.
 _LOADED = "inference_lab_user_"
@@ -58,6 +65,22 @@ def names_code(text: str) -> bool:
     return _PLACE.fullmatch(text.partition("(")[0].strip()) is not None
 
 
+class Kind(Protocol):
+    """The kind of objects that a spec may name, as a registry describes it."""
+
+    #: A noun for messages, the base class, and other types that functions may return.
+    kind: str
+    base: type[Any]
+    besides: tuple[type, ...]
+
+    @property
+    def description(self) -> str:
+        """The kind and its base class, for messages."""
+
+    def classes_in(self, module: ModuleType) -> Mapping[str, type[Any]]:
+        """Return the concrete classes of this kind that a module defines."""
+
+
 class Place(NamedTuple):
     """The place of an object in user code: its module, and its name there."""
 
@@ -69,7 +92,7 @@ class Place(NamedTuple):
     item: int | None
 
 
-def find_place(registry: Registry[Any], name: str) -> Place:
+def find_place(registry: Kind, name: str) -> Place:
     """Import the module of a user's object whose name has that form, see `names_code`."""
     match = _PLACE.fullmatch(name)
     assert match is not None
@@ -87,7 +110,7 @@ def find_place(registry: Registry[Any], name: str) -> Place:
     return Place(module, str(path), attribute, item)
 
 
-def _only_class(registry: Registry[Any], module: ModuleType, source: Path) -> str:
+def _only_class(registry: Kind, module: ModuleType, source: Path) -> str:
     """Return the name of the only class in a file; raise if there are none or several."""
     found = list(registry.classes_in(module))
     if not found:
@@ -99,7 +122,7 @@ def _only_class(registry: Registry[Any], module: ModuleType, source: Path) -> st
     return found[0]
 
 
-def _offers(registry: Registry[Any], module: ModuleType) -> list[str]:
+def _offers(registry: Kind, module: ModuleType) -> list[str]:
     """Return the candidate names in a module: classes, objects, functions."""
     public = {name: value for name, value in vars(module).items() if not name.startswith("_")}
     functions = [
@@ -112,7 +135,7 @@ def _offers(registry: Registry[Any], module: ModuleType) -> list[str]:
     return [*registry.classes_in(module), *objects, *functions]
 
 
-def _object_at(registry: Registry[Any], place: Place) -> Any:
+def _object_at(registry: Kind, place: Place) -> Any:
     """Return the object at a place."""
     try:
         return attrgetter(place.attribute)(place.module)
@@ -128,7 +151,7 @@ def _object_at(registry: Registry[Any], place: Place) -> Any:
         ) from None
 
 
-def _usable(registry: Registry[Any], cls: type[Any], name: str) -> type[Any]:
+def _usable(registry: Kind, cls: type[Any], name: str) -> type[Any]:
     """Return a concrete class of the kind, with its name stored; raise for any other class."""
     if not issubclass(cls, registry.base):
         raise SpecError(f"{name} is not a {registry.description}")
@@ -138,7 +161,7 @@ def _usable(registry: Registry[Any], cls: type[Any], name: str) -> type[Any]:
     return register_class(cls, name)
 
 
-def load_class(registry: Registry[Any], name: str) -> type[Any]:
+def load_class(registry: Kind, name: str) -> type[Any]:
     """Load the class named ``module:Class`` or ``file.py[:Class]``."""
     thing = _object_at(registry, find_place(registry, name))
     if not isinstance(thing, type):
@@ -146,7 +169,7 @@ def load_class(registry: Registry[Any], name: str) -> type[Any]:
     return _usable(registry, thing, name)
 
 
-def obtain(registry: Registry[Any], spec: Spec) -> Any:
+def obtain(registry: Kind, spec: Spec) -> Any:
     """Return the object of a spec, made by its class or function if it names one."""
     place = find_place(registry, spec.name)
     name = f"{place.source}:{place.attribute}"

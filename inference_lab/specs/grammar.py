@@ -127,6 +127,11 @@ def parse_spec(text: str) -> Spec:
     return Spec(name, settings)
 
 
+def import_error(description: str, problem: Exception) -> SpecError:
+    """Return the error for code that raises when it is imported."""
+    return SpecError(f"{description}: {type(problem).__name__}: {problem}")
+
+
 def unknown(kind: str, word: str, valid: Iterable[str]) -> SpecError:
     """Make the error for an unknown name, with the valid names and the nearest one."""
     names = sorted(valid)

@@ -30,7 +30,7 @@ from inference_lab.formatting import shortened
 from inference_lab.specs.grammar import format_spec, is_literal, options_of
 from inference_lab.specs.whole_numbers import as_whole
 
-__all__ = ["Range", "Settings", "check_settings", "range_of", "setting"]
+__all__ = ["Range", "Settings", "check_settings", "range_of", "register_class", "setting"]
 
 
 def __dir__() -> list[str]:
@@ -202,3 +202,10 @@ class Settings:
         0.5
         """
         return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+def register_class(loaded: type[_T], name: str) -> type[_T]:
+    """Store the name that loads a user's class in the class, for the specs of its objects."""
+    if not loaded.__module__.startswith("inference_lab."):
+        setattr(loaded, "registered_as", name)  # noqa: B010  # the base is only known at run time
+    return loaded
