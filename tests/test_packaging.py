@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from importlib.metadata import entry_points, version
 from pathlib import Path
@@ -267,6 +268,22 @@ def test_nothing_of_the_package_stays_when_it_is_replaced(
     pip_in(environment, "install", "--no-deps", "--no-index", str(wheel))
     version = run(environment / "bin" / "inference-lab", "--version", cwd=tmp_path)
     assert inference_lab.__version__ in version
+
+
+def test_declared_pythons_are_tested_on_every_system() -> None:
+    """The file for a public home has them all, and README states how each is tested."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    last_words = [text.rpartition(" ")[2] for text in project["classifiers"]]
+    declared = [word for word in last_words if re.fullmatch(r"3\.\d+", word)]
+    workflow = (ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8")
+    (listed,) = re.findall(r"python: \[(.*)\]", workflow)
+    assert listed == ", ".join(f'"{version}"' for version in declared)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = readme.partition("## What is supported")[2].partition("##")[0]
+    assert set(re.findall(r"\b3\.\d+", table)) == set(declared)
+    for system in ("linux", "macos", "windows"):
+        assert system in table.lower()
+        assert system.replace("linux", "ubuntu") in workflow
 
 
 def test_versions_agree() -> None:
