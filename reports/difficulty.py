@@ -38,8 +38,15 @@ _SHOWN = 6
 
 #: Features that are evaluated as predictors of whether the relaxation is tight.
 PREDICTORS = (
-    *("frustration", "frustrated", "core", "mean_degree", "largest_component"),
-    *("repulsive", "weight_ratio", "constraints_noise", "weight_over_calibrated"),
+    "frustration",
+    "frustrated",
+    "core",
+    "mean_degree",
+    "largest_component",
+    "repulsive",
+    "weight_ratio",
+    "constraints_noise",
+    "weight_over_calibrated",
 )
 
 

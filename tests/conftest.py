@@ -97,22 +97,31 @@ CLOCKS = {"test_contract", "test_isolation", "test_harness_faults", "test_hostil
 #: Groups of tests that start many processes. They run first, because workers, and so the memory
 #: that their forks take, grow over time.
 FORKING = (
-    *("clocks", "test_comparison", "test_solver_checks", "test_harness", "test_conformance_suite"),
-    *("test_cli", "README.md", "CONTRIBUTING.md", "docs/howto/own-solver.md"),
+    "clocks",
+    "test_comparison",
+    "test_solver_checks",
+    "test_harness",
+    "test_conformance_suite",
+    "test_cli",
+    "README.md",
+    "CONTRIBUTING.md",
+    "docs/howto/own-solver.md",
 )
 
 #: The slowest other groups, by CPU seconds (80 to 20 from an empty cache): run last, one would keep
 #: a single worker busy at the end. The first one compiles most kernels.
 LONGEST = (
-    *(
-        "test_damaged_stores",
-        "test_studies",
-        "test_solver_studies",
-        "test_packaging",
-        "test_tightening",
-    ),
-    *("test_subgraph_search", "test_loopy_bp", "test_doctests", "test_sklearn_conventions"),
-    *("test_label_costs", "test_auto"),
+    "test_damaged_stores",
+    "test_studies",
+    "test_solver_studies",
+    "test_packaging",
+    "test_tightening",
+    "test_subgraph_search",
+    "test_loopy_bp",
+    "test_doctests",
+    "test_sklearn_conventions",
+    "test_label_costs",
+    "test_auto",
 )
 
 

@@ -145,8 +145,29 @@ n0 0 1
 
 #: Replacements of tokens.
 TOKENS = (
-    *(b"0", b"1", b"2", b"3", b"4", b"-1", b"-2", b"7", b"1e9", b"1e-400", b"nan", b"inf", b"x"),
-    *(b"0.5", b"1e400", b"99999999", b"-BEGIN-", b"#", b'"', b"[", b"}", b"\x00", "é".encode()),
+    b"0",
+    b"1",
+    b"2",
+    b"3",
+    b"4",
+    b"-1",
+    b"-2",
+    b"7",
+    b"1e9",
+    b"1e-400",
+    b"nan",
+    b"inf",
+    b"x",
+    b"0.5",
+    b"1e400",
+    b"99999999",
+    b"-BEGIN-",
+    b"#",
+    b'"',
+    b"[",
+    b"}",
+    b"\x00",
+    "é".encode(),
 )
 #: A token is text between blanks, brackets or quotes.
 _WORD = re.compile(rb"[^\s\[\]{},:\"]+")

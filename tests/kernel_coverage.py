@@ -23,8 +23,10 @@ ROOT = Path(__file__).parents[1]
 #: Folders of tests, and omitted files, which reach few kernels or only those of other tests.
 TESTS = ("kernels", "algorithms", "solvers", "clustering", "graph")
 LEFT_OUT = (
-    *("kernels/test_compilation.py", "solvers/test_solver_conformance.py"),
-    *("solvers/test_auto.py", "solvers/test_adapters.py"),
+    "kernels/test_compilation.py",
+    "solvers/test_solver_conformance.py",
+    "solvers/test_auto.py",
+    "solvers/test_adapters.py",
     "clustering/test_sklearn_conventions.py",
 )
 

@@ -55,8 +55,12 @@ def test_methods_and_families_have_an_example(name: str) -> None:
 
 #: Modules whose public names users call.
 PUBLIC = (
-    *("inference_lab", "inference_lab.io", "inference_lab.convert"),
-    *("inference_lab.conformance", "inference_lab.constraints", "inference_lab.contract"),
+    "inference_lab",
+    "inference_lab.io",
+    "inference_lab.convert",
+    "inference_lab.conformance",
+    "inference_lab.constraints",
+    "inference_lab.contract",
     "inference_lab.clustering",
 )
 

@@ -42,93 +42,114 @@ def without_costs() -> Any:
 
 MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "text in a DataFrame": (
-        *(lambda: potts(pd.DataFrame([[0.0, "x"], [0.6, 0.0]])), ValueError),
+        lambda: potts(pd.DataFrame([[0.0, "x"], [0.6, 0.0]])),
+        ValueError,
         "unary[0] must be an array of numbers: not all of them are real numbers",
     ),
     "a limit with its unit": (
-        *(lambda: solve(time_limit="5s"), TypeError),
+        lambda: solve(time_limit="5s"),
+        TypeError,
         "time_limit must be a number of seconds or None, got '5s'",
     ),
     "a limit with its unit, in a comparison": (
-        *(lambda: il.compare(GRAPH, "icm", time_limit="5s"), TypeError),  # type: ignore[arg-type]
+        lambda: il.compare(GRAPH, "icm", time_limit="5s"),
+        TypeError,  # type: ignore[arg-type]
         "time_limit must be a number of seconds or None, got '5s'",
     ),
     "half a seed": (
-        *(lambda: solve(seed=1.5), TypeError),
+        lambda: solve(seed=1.5),
+        TypeError,
         "seed must be an integer or None, got 1.5",
     ),
     "half a seed, in a comparison": (
-        *(lambda: il.compare(GRAPH, "icm", seeds=1.5), ValueError),  # type: ignore[arg-type]
+        lambda: il.compare(GRAPH, "icm", seeds=1.5),
+        ValueError,  # type: ignore[arg-type]
         "seeds must be a number of seeds or a sequence of them, got 1.5",
     ),
     "a setting as an argument": (
-        *(lambda: solve("loopy-bp(schedule=sequential)", damping=0.5), TypeError),
+        lambda: solve("loopy-bp(schedule=sequential)", damping=0.5),
+        TypeError,
         "solve() has no argument 'damping'; solver settings belong in its spec, as in \"loopy-bp(",
     ),
     "a setting as an argument, in a comparison": (
-        *(lambda: il.compare(GRAPH, "loopy-bp", damping=0.5), TypeError),  # type: ignore[arg-type]
+        lambda: il.compare(GRAPH, "loopy-bp", damping=0.5),
+        TypeError,  # type: ignore[arg-type]
         "compare() has no argument 'damping'; solver settings belong in its spec, as in \"loopy",
     ),
     "a setting without its name": (
-        *(lambda: solve("loopy-bp(0.5)"), il.SpecError),
+        lambda: solve("loopy-bp(0.5)"),
+        il.SpecError,
         "cannot read spec 'loopy-bp(0.5)' at position 9: expected a setting's name; settings of "
         "loopy-bp: schedule, damping, tolerance, max_sweeps\n  loopy-bp(0.5)\n"
         "           ^",
     ),
     "another spelling": (lambda: solve("MeanField"), il.SpecError, "did you mean 'mean-field'?"),
     "a method in words": (
-        *(lambda: solve("loopy belief propagation"), il.SpecError),
+        lambda: solve("loopy belief propagation"),
+        il.SpecError,
         "unknown solver 'loopy belief propagation'; did you mean",
     ),
     "the class of a solver": (
-        *(lambda: solve(type(il.Solver)), TypeError),
+        lambda: solve(type(il.Solver)),
+        TypeError,
         "a solver is a spec string or a Solver object, got <class 'abc.ABCMeta'>; an object of it",
     ),
     "a path to nowhere in place of a graph": (
-        *(lambda: il.solve("model.uai", "icm"), FileNotFoundError),
+        lambda: il.solve("model.uai", "icm"),
+        FileNotFoundError,
         "model.uai does not exist",
     ),
     "arrays in place of a graph": (
-        *(lambda: il.solve(np.zeros((2, 2)), "icm"), TypeError),  # type: ignore[arg-type]
+        lambda: il.solve(np.zeros((2, 2)), "icm"),
+        TypeError,  # type: ignore[arg-type]
         "graph must be a FactorGraph, a Problem, a spec or the path of a model file, got array(",
     ),
     "another name of the time limit": (
-        *(lambda: solve(timeout=5), TypeError),
+        lambda: solve(timeout=5),
+        TypeError,
         "solve() has no argument 'timeout'; did you mean 'time_limit'?",
     ),
     "two solvers in one string": (
-        *(lambda: solve("icm,loopy-bp"), il.SpecError),
+        lambda: solve("icm,loopy-bp"),
+        il.SpecError,
         "'icm,loopy-bp' does not name one solver; several solvers are a list, or --solver NAME",
     ),
     "two solvers in one string, with settings": (
-        *(lambda: il.compare(GRAPH, "icm(restarts=2), loopy-bp"), il.SpecError),
+        lambda: il.compare(GRAPH, "icm(restarts=2), loopy-bp"),
+        il.SpecError,
         "'icm(restarts=2), loopy-bp' does not name one solver",
     ),
     "two solvers with a space": (
-        *(lambda: solve("icm loopy-bp"), il.SpecError),
+        lambda: solve("icm loopy-bp"),
+        il.SpecError,
         "'icm loopy-bp' does not name one solver; several solvers are a list",
     ),
     "pairs of names without the names": (
-        *(lambda: fit(must_link=np.array([("a", "b")], dtype=object)), TypeError),
+        lambda: fit(must_link=np.array([("a", "b")], dtype=object)),
+        TypeError,
         "must_link[0, 0] = 'a' is not an integer; pairs hold row numbers, or names of rows where "
         "fit is given those of all rows as sample_ids",
     ),
     "a folder": (
-        *(lambda: il.read("models"), ValueError),
+        lambda: il.read("models"),
+        ValueError,
         "models is a folder, which holds a.uai, b.fg.gz; a model file is needed",
     ),
     "a loop": (
-        *(lambda: potts(np.zeros((2, 2)), (1, 1)), ValueError),
+        lambda: potts(np.zeros((2, 2)), (1, 1)),
+        ValueError,
         "edges[0] = (1, 1) joins a variable to itself; add the diagonal of its costs to the unary",
     ),
     "a node without costs": (
-        *(without_costs, ValueError),
+        without_costs,
+        ValueError,
         "node 'a' has no attribute 'unary', the costs of its labels (its attributes: 'colour'); "
         "where labels cost nothing by themselves, give k zeros: "
         "nx.set_node_attributes(graph, [0.0] * k, 'unary')",
     ),
     "a misspelt name": (
-        *(lambda: il.FactorGrpah, AttributeError),
+        lambda: il.FactorGrpah,
+        AttributeError,
         "module 'inference_lab' has no attribute 'FactorGrpah'; did you mean 'FactorGraph'?",
     ),
 }

@@ -28,8 +28,18 @@ INSTALLED = {
 
 #: Packages that are loaded on first use only.
 HEAVY = (
-    *("cvxpy", "matplotlib", "networkx", "numba", "pandas", "pgmpy", "pulp", "scipy", "sklearn"),
-    *("PIL", "rich", "torch"),
+    "cvxpy",
+    "matplotlib",
+    "networkx",
+    "numba",
+    "pandas",
+    "pgmpy",
+    "pulp",
+    "scipy",
+    "sklearn",
+    "PIL",
+    "rich",
+    "torch",
 )
 
 
@@ -77,9 +87,20 @@ def wheel(tracked: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     built = tmp_path_factory.mktemp("wheel")
     log = built.with_suffix(".log")
     run(
-        *(sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"),
-        *("--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", built),
-        *("--log", log, "."),
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--no-index",
+        "--no-build-isolation",
+        "--wheel-dir",
+        built,
+        "--log",
+        log,
+        ".",
         cwd=source,
     )
     assert "Warning: " not in log.read_text(), "setuptools warns of what is declared"
@@ -92,8 +113,17 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Install the wheel into a folder."""
     target = tmp_path_factory.mktemp("installed")
     run(
-        *(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"),
-        *("--no-deps", "--no-index", "--target", target, wheel),
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--no-index",
+        "--target",
+        target,
+        wheel,
         cwd=target,
     )
     return target
@@ -115,7 +145,11 @@ def test_wheel_holds_the_package_and_nothing_else(wheel: Path, tracked: list[str
     expected = {
         f"{information}/{name}"
         for name in (
-            *("METADATA", "RECORD", "WHEEL", "entry_points.txt", "top_level.txt"),
+            "METADATA",
+            "RECORD",
+            "WHEEL",
+            "entry_points.txt",
+            "top_level.txt",
             "licenses/LICENSE",
         )
     }
@@ -166,7 +200,9 @@ def test_command_of_the_wheel(installed: Path, elsewhere: Path) -> None:
     """The command is installed, and prints the version of the package."""
     command = installed / "bin" / "inference-lab"
     assert run(command, "--version", cwd=elsewhere, path=installed).split() == [
-        *("inference-lab,", "version", inference_lab.__version__),
+        "inference-lab,",
+        "version",
+        inference_lab.__version__,
     ]
     (point,) = entry_points(group="console_scripts", name="inference-lab")
     assert point.value == "inference_lab.cli:main"
@@ -371,8 +407,15 @@ def test_public_names() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("clustering", "conformance", "constraints", "contract", "convert", "io"),
-        *("problem", "specs.settings", "studies"),
+        "clustering",
+        "conformance",
+        "constraints",
+        "contract",
+        "convert",
+        "io",
+        "problem",
+        "specs.settings",
+        "studies",
     ],
 )
 def test_public_modules_list_public_names_only(name: str) -> None:

@@ -105,6 +105,18 @@ def test_nouns_are_named_and_machines_do_not_speak() -> None:
         assert found <= most * len(prose.split()) / 1000, form
 
 
+def test_literals_are_not_packed_with_stars() -> None:
+    """Unpacked tuples of constants only save lines: ``f(*(a, b))`` is ``f(a, b)``."""
+    packed = [
+        f"{name}:{node.lineno}"
+        for name, text in _texts().items()
+        if name.endswith(".py")
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Starred) and isinstance(node.value, ast.Tuple)
+    ]
+    assert packed == []
+
+
 @pytest.mark.parametrize(
     ("subject", "accepted"),
     [("Cut an import", True), ("Cuts an import", False), ("Cutting", False), ("x" * 80, False)],

@@ -101,8 +101,15 @@ def _solution_document(
 
     marginals = solution.marginals
     numbers = (
-        *("energy", "claimed_energy", "lower_bound", "gap", "log_partition", "log_partition_kind"),
-        *("iterations", "seconds", "compile_seconds"),
+        "energy",
+        "claimed_energy",
+        "lower_bound",
+        "gap",
+        "log_partition",
+        "log_partition_kind",
+        "iterations",
+        "seconds",
+        "compile_seconds",
     )
     return {
         "problem": problem.name,

@@ -65,7 +65,8 @@ def reproduce(
     bad_input = (StudyError, DataNotFoundError, DataFormatError, RecordError)
     with resumable(
         lambda: "recorded runs are kept",
-        *(*bad_input, FileExistsError),
+        *bad_input,
+        FileExistsError,
         stopped_by=(ExecutorError,),
     ):
         place, ours = find_study(study)

@@ -22,8 +22,15 @@ TOLERANCE = 1e-8
 
 #: Families from which the checks with several runs take one graph each.
 SAMPLED = (
-    *("potts", "diagonal", "own-tables", "ragged"),
-    *("higher-order", "grid", "cannot-links", "mixed", "label-cost-sets"),
+    "potts",
+    "diagonal",
+    "own-tables",
+    "ragged",
+    "higher-order",
+    "grid",
+    "cannot-links",
+    "mixed",
+    "label-cost-sets",
 )
 
 #: Numbers of variables, edges and labels, largest first; the first supported size is used.

@@ -58,7 +58,8 @@ MIXTURES: Mapping[str, Mixture] = {
     "gaussians-round": Mixture("round clusters of one size that overlap", 4, 3, apart=1.2),
     "gaussians-long": Mixture(
         "clusters three times as long as wide, each in a direction of its own",
-        *(6, 4),
+        6,
+        4,
         apart=1.5,
         long=3.0,
     ),

@@ -212,7 +212,10 @@ def run_campaign(
             execute(calls, report_progress, execution.jobs, execution.threads)
             if execution.executor is None
             else through_executor(
-                *(execution.executor, calls, report_progress, execution.threads),
+                execution.executor,
+                calls,
+                report_progress,
+                execution.threads,
                 campaign.note_environment,
             )
         )

@@ -140,7 +140,12 @@ def run(
     return attempt(
         asked,
         _solved,
-        *(asked, instance.problem, solver, incumbent, settings.trace_limit, warm_again),
+        asked,
+        instance.problem,
+        solver,
+        incumbent,
+        settings.trace_limit,
+        warm_again,
         limits=limits,
         answered=partial(_evaluated_again, instance.problem),
         salvage=partial(_salvage, instance.problem, incumbent),
@@ -159,7 +164,9 @@ def warmed_up(solver: Solver, instance: PreparedProblem, settings: RunSettings) 
     return warm_up_apart(
         warmth(solver, graph, settings.temperature),
         warm_up,
-        *(solver, graph, settings.temperature),
+        solver,
+        graph,
+        settings.temperature,
         limits=limits_of(settings)._replace(wall=wall),
         here=ours,
     )

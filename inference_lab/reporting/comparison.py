@@ -36,8 +36,14 @@ _WARNING_WIDTH = 160
 
 #: Titles of the columns of the summary that are shown, because more would not fit.
 _SUMMARY = (
-    *("solver", "primal gap %", "gap %", "% best", "% proved"),
-    *("seconds", "failed", "runs"),
+    "solver",
+    "primal gap %",
+    "gap %",
+    "% best",
+    "% proved",
+    "seconds",
+    "failed",
+    "runs",
 )
 
 

@@ -49,8 +49,14 @@ _GAIN = "gain of the solver"
 
 #: Metrics for which lower values are better.
 COSTS = (
-    *("primal_gap", "optimality_gap", "regret", "energy"),
-    *("objective", "violated", "seconds", "e_step_seconds"),
+    "primal_gap",
+    "optimality_gap",
+    "regret",
+    "energy",
+    "objective",
+    "violated",
+    "seconds",
+    "e_step_seconds",
 )
 
 #: Metrics in words, by key; a missing one is its own name.

@@ -108,9 +108,14 @@ def _ordered(results: Findings | Iterable[Record]) -> Findings:
 
     def key(record: Record) -> tuple[Any, ...]:
         return (
-            *(problems[record.problem], record.problem_hash, solvers[record.solver]),
-            *(-1 if record.seed is None else record.seed, record.repeat, record.temperature),
-            *(record.started, record.id),
+            problems[record.problem],
+            record.problem_hash,
+            solvers[record.solver],
+            -1 if record.seed is None else record.seed,
+            record.repeat,
+            record.temperature,
+            record.started,
+            record.id,
         )
 
     return Findings(

@@ -123,8 +123,15 @@ def repetitions(records: Iterable[Record], names: Mapping[tuple[str, str], str])
     asked = grouped(
         ended,
         lambda r: (
-            *(r.problem, r.problem_hash, r.solver, r.solver_version, r.solver_source),
-            *(r.seed, r.time_limit, r.temperature, r.threads),
+            r.problem,
+            r.problem_hash,
+            r.solver,
+            r.solver_version,
+            r.solver_source,
+            r.seed,
+            r.time_limit,
+            r.temperature,
+            r.threads,
         ),
     )
     alarms: list[str] = []

@@ -74,10 +74,21 @@ def _linkage(n_clusters: int, random_state: int) -> clustering.ConstrainedLinkag
 
 #: Estimators that take pairs, with their defaults.
 _BY_CLASS = (
-    *("AnnealedConstrainedKMeans", "AnnealedConstrainedMixture", "COPKMeans", "CVQE"),
-    *("ConstrainedClusterCV", "ConstrainedGaussianMixture", "ConstrainedSpectral"),
-    *("FlexibleSpectral", "HMRFKMeans", "KernelHMRFKMeans", "LCVQE", "MPCKMeans", "MetricKMeans"),
-    *("RDPMeans", "TVClust"),
+    "AnnealedConstrainedKMeans",
+    "AnnealedConstrainedMixture",
+    "COPKMeans",
+    "CVQE",
+    "ConstrainedClusterCV",
+    "ConstrainedGaussianMixture",
+    "ConstrainedSpectral",
+    "FlexibleSpectral",
+    "HMRFKMeans",
+    "KernelHMRFKMeans",
+    "LCVQE",
+    "MPCKMeans",
+    "MetricKMeans",
+    "RDPMeans",
+    "TVClust",
 )
 
 #: One start, from the neighbourhoods of must-links, as in the papers.

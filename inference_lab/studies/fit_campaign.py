@@ -162,7 +162,8 @@ def run_cell(
     warm_up_apart(
         (method.estimator, str(solver), method.selection, points.distortion),
         _warm_up,
-        *(cell, points),
+        cell,
+        points,
         limits=limits._replace(wall=min(limits.wall or math.inf, _WARM_UP_LIMIT)),
         here=solver is None or type(as_solver(solver)).__module__.startswith("inference_lab."),
     )

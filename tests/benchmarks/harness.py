@@ -48,7 +48,8 @@ def runs(folder: Path) -> None:
         with DaskCluster("local", jobs) if name == "dask" else nullcontext() as executor:
             compare = partial(
                 il.compare,
-                *(PROBLEMS, SOLVERS),
+                PROBLEMS,
+                SOLVERS,
                 seeds=25,
                 time_limit=5.0,
                 jobs=1 if executor else jobs,

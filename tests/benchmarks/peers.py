@@ -122,8 +122,12 @@ _ROOF = "persistency(then=icm)"
 _ANNEALING = "simulated-annealing(restarts=15, reheats=0, sweeps=16000, end_ratio=0.03)"
 _BELIEFS = "loopy-bp(damping=0.5, max_sweeps=200, tolerance=0)"
 _PUBLISHED = (
-    *("toulbar2/celar6sub0", "uai2014_map/wcsp_13", "uai2014_map/Promedas_40"),
-    *("toulbar2/cap131", "toulbar2/1aho", "uai2014_mar/linkage_14"),
+    "toulbar2/celar6sub0",
+    "uai2014_map/wcsp_13",
+    "uai2014_map/Promedas_40",
+    "toulbar2/cap131",
+    "toulbar2/1aho",
+    "uai2014_mar/linkage_14",
 )
 _SMALL = ("libdai/alarm", "small_merlin/ChestClinic", "small_pgmpy/grid4x4")
 _LARGE = ("libdai/alarm", "uai2014_mar/Promedus_24", "uai2014_mar/Segmentation_11")
@@ -612,7 +616,13 @@ CALLS: dict[str, Callable[..., Side]] = {
     **{
         call.__name__: call
         for call in (
-            *(toulbar2, cpsat, mplp, shafer_shenoy, expansion, maxflow, qpbo),
+            toulbar2,
+            cpsat,
+            mplp,
+            shafer_shenoy,
+            expansion,
+            maxflow,
+            qpbo,
             belief_propagation,
         )
     },

@@ -36,8 +36,10 @@ import inference_lab as il
 SIZES = (10_000, 100_000, 1_000_000)
 #: Solvers, and the points that constraints join.
 RUNS = (
-    *(("icm", "balanced"), ("loopy-bp", "balanced")),
-    *(("mean-field", "balanced"), ("mean-field", "nearby")),
+    ("icm", "balanced"),
+    ("loopy-bp", "balanced"),
+    ("mean-field", "balanced"),
+    ("mean-field", "nearby"),
 )
 CLUSTERS = 20
 #: The table of growth: solvers, variables, and limit on iterations.
@@ -46,8 +48,16 @@ GROWTH_SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 GROWTH_ITERATIONS = 10
 GROWTH_LABELS = 10
 COLUMNS = (
-    *("solver", "constraints", "points", "build, CPU s", "solve, CPU s", "µs a point"),
-    *("sweeps", "ns a point and sweep", "peak GB", "status"),
+    "solver",
+    "constraints",
+    "points",
+    "build, CPU s",
+    "solve, CPU s",
+    "µs a point",
+    "sweeps",
+    "ns a point and sweep",
+    "peak GB",
+    "status",
 )
 
 

@@ -251,8 +251,18 @@ def test_compare_passes_its_options_on(work):
     (work / "data" / "sub").mkdir(parents=True)
     (work / "model.uai").rename(work / "data" / "sub" / "model.uai")
     result = call(
-        *("compare", "sub/model.uai", "--solver", "brute-force", "--time-limit", "none"),
-        *("--temperature", "0.5", "--data-dir", "data", "--json", "--quiet"),
+        "compare",
+        "sub/model.uai",
+        "--solver",
+        "brute-force",
+        "--time-limit",
+        "none",
+        "--temperature",
+        "0.5",
+        "--data-dir",
+        "data",
+        "--json",
+        "--quiet",
     )
     (record,) = json.loads(result.stdout)["records"]
     assert record["problem"] == "file(path=sub/model.uai)"

@@ -248,7 +248,7 @@ def test_cold_e_steps_start_anew():
     for start in ("previous", "cold"):
         seen.clear()
         fits[start] = PCKMeans(
-            *(3,), e_step=Watched(), e_step_start=start, init="k-means++", random_state=0
+            3, e_step=Watched(), e_step_start=start, init="k-means++", random_state=0
         ).fit(points, **given_pairs)
         assert seen[0] is None and len(seen) > 2
         assert all((initial is None) == (start == "cold") for initial in seen[1:])

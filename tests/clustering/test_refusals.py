@@ -130,7 +130,9 @@ def test_bad_settings(kind: Any, settings: dict[str, Any], message: str) -> None
         (KernelHMRFKMeans, {}, [[0.0], [np.nan]], "NaN"),
         (KernelHMRFKMeans, {"kernel": "precomputed"}, UNLIKE, r"X\[0, 1\] = 1"),
         (
-            *(KernelHMRFKMeans, {"kernel": "precomputed"}, csr_array(UNLIKE)),
+            KernelHMRFKMeans,
+            {"kernel": "precomputed"},
+            csr_array(UNLIKE),
             r"X\[0, 1\] = 1 but X\[1, 0\] = 0",
         ),
     ],

@@ -376,8 +376,16 @@ def test_memory_limits_are_read_and_recorded(tmp_path, monkeypatch):
         done = CliRunner().invoke(
             main,
             [
-                *("compare", "potts-grid(height=3, width=3)", "--solver", "icm", "--json"),
-                *("--quiet", "--memory-limit", text, "--rerun", "all"),
+                "compare",
+                "potts-grid(height=3, width=3)",
+                "--solver",
+                "icm",
+                "--json",
+                "--quiet",
+                "--memory-limit",
+                text,
+                "--rerun",
+                "all",
             ],
         )
         assert done.exit_code == 0, done.output

@@ -245,8 +245,17 @@ def command(pid):
 
 def test_file_size_limit_is_reported_on_the_command_line(tmp_path):
     command = [
-        *(sys.executable, "-m", "inference_lab", "compare", "potts-grid(height=4, width=4)"),
-        *("--solver", "icm", "--seeds", "9", "--out", str(tmp_path / "out")),
+        sys.executable,
+        "-m",
+        "inference_lab",
+        "compare",
+        "potts-grid(height=4, width=4)",
+        "--solver",
+        "icm",
+        "--seeds",
+        "9",
+        "--out",
+        str(tmp_path / "out"),
     ]
 
     def limit():

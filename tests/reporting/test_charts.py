@@ -73,7 +73,7 @@ def made(kind, names):
     return made_curves[kind]()
 
 
-KINDS = [*("profile", "gap", "sizes", "ranks", "map", "panels")]
+KINDS = ["profile", "gap", "sizes", "ranks", "map", "panels"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

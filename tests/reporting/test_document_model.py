@@ -81,7 +81,15 @@ def test_printable(text: str) -> None:
     for character in shown:
         assert unicodedata.category(character) not in ("Cc", "Cs", "Zl", "Zp")
         assert unicodedata.bidirectional(character) not in (
-            *("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"),
+            "LRE",
+            "RLE",
+            "LRO",
+            "RLO",
+            "PDF",
+            "LRI",
+            "RLI",
+            "FSI",
+            "PDI",
         )
         assert ord(character) & 0xFFFE != 0xFFFE
 

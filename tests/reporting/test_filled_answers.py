@@ -108,7 +108,10 @@ def test_claims_follow_the_first_section_with_their_numbers():
     assert [section.title for section in shown.sections] == ["S", "Published claims", "U"]
     (table,) = shown.sections[1].blocks
     assert [cell.text for cell in table.rows[0]] == [
-        *("A (2004)", "ICM is poor.", "holds", "Its gap is 5 %.")
+        "A (2004)",
+        "ICM is poor.",
+        "holds",
+        "Its gap is 5 %.",
     ]
     assert shown.warnings == () and with_answers(DOCUMENT) == DOCUMENT
 

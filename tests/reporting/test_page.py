@@ -260,7 +260,9 @@ def test_size_of_ten_thousand_records(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     numbers = ("energy", "primal gap %", "gap %", "bound", "seconds")
     columns = (
-        *(Column("solver", right=False), *map(Column, numbers), Column("runs")),
+        Column("solver", right=False),
+        *map(Column, numbers),
+        Column("runs"),
         Column("status", right=False),
     )
     sections = []
@@ -269,7 +271,8 @@ def test_size_of_ten_thousand_records(tmp_path: Path) -> None:
             (
                 Cell(f"solver-{n}(setting={n})"),
                 *(Cell(f"{v:.3f}", v) for v in rng.normal(size=5).tolist()),
-                *(Cell("1", 1), Cell("converged")),
+                Cell("1", 1),
+                Cell("converged"),
             )
             for n in range(20)
         )

@@ -260,8 +260,15 @@ def test_only_own_stale_files_are_removed(tmp_path: Path) -> None:
     (tmp_path / "runs.jsonl").write_text("{}")
     write_document(Document("t", sections=new), tmp_path)
     assert {p.name for p in tmp_path.rglob("*") if p.is_file()} == {
-        *("README.md", "index.html", ".report-files.json", "runs.jsonl"),
-        *("mine.csv", "new.csv", "new.tex", "new.svg", "new.pdf"),
+        "README.md",
+        "index.html",
+        ".report-files.json",
+        "runs.jsonl",
+        "mine.csv",
+        "new.csv",
+        "new.tex",
+        "new.svg",
+        "new.pdf",
     }
 
 
@@ -355,7 +362,11 @@ def test_interrupted_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
                 assert path.read_bytes() in whole[path.name]
         write_document(new, folder)
         assert {p.name for p in folder.rglob("*.*")} == {
-            *("README.md", "index.html", ".report-files.json", "new.csv", "new.tex"),
+            "README.md",
+            "index.html",
+            ".report-files.json",
+            "new.csv",
+            "new.tex",
         }
 
 

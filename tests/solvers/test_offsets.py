@@ -19,9 +19,22 @@ from inference_lab.registry.registry import as_solver
 
 #: Solvers that prove, those whose packages may be missing among them.
 PROVING = (
-    *("trw-s", "trw-s(tighten=cycles)", "mplp", "ilp", "lp-relaxation", "branch-and-bound"),
-    *("junction-tree", "semidefinite", "multicut", "persistency", "alpha-expansion", "loopy-bp"),
-    *("subgraph-search", "auto", "ortools-cpsat", "toulbar2"),
+    "trw-s",
+    "trw-s(tighten=cycles)",
+    "mplp",
+    "ilp",
+    "lp-relaxation",
+    "branch-and-bound",
+    "junction-tree",
+    "semidefinite",
+    "multicut",
+    "persistency",
+    "alpha-expansion",
+    "loopy-bp",
+    "subgraph-search",
+    "auto",
+    "ortools-cpsat",
+    "toulbar2",
 )
 
 #: Labellings that are enumerated.

@@ -31,7 +31,8 @@ BRIEF = {
 #: Additional settings, for which bounds, energies and marginals are checked as well.
 VARIANTS = (
     "loopy-bp(schedule=sequential, damping=0.3, max_sweeps=50)",
-    *("trw-s(order=breadth-first)", "trw-s(tighten=cycles)"),
+    "trw-s(order=breadth-first)",
+    "trw-s(tighten=cycles)",
     "mplp(tighten=none)",
     "lp-relaxation(draws=5)",
 )

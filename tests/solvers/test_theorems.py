@@ -408,21 +408,33 @@ def test_tightening_never_loosens(solver: str, family: str) -> None:
 #: Instances whose optimum the local polytope proves, and frustrated ones that clusters prove.
 TIGHT = [
     *(f"uai2014_map/Segmentation_{number}" for number in (12, 14, 19)),
-    *("uai2014_map/ImageAlignment_12", "uai2008_protein/pdb1ajj", "uai2008_protein/pdb1mjc"),
-    *("uai2008_protein/pdb2mcm", "small_ad3/10_14_s.binary", "small_ad3/Family2Dominant.1.5loci"),
+    "uai2014_map/ImageAlignment_12",
+    "uai2008_protein/pdb1ajj",
+    "uai2008_protein/pdb1mjc",
+    "uai2008_protein/pdb2mcm",
+    "small_ad3/10_14_s.binary",
+    "small_ad3/Family2Dominant.1.5loci",
     "small_ad3/deer_rescaled_0034.K10.F1.25.model",
-    *("toulbar2/GeomSurf-7-gm256", "toulbar2/network"),
+    "toulbar2/GeomSurf-7-gm256",
+    "toulbar2/network",
 ]
 FRUSTRATED = [
     *(f"uai2014_map/{name}" for name in ("Grids_26", "Grids_29", "Grids_30")),
-    *("toulbar2/CELAR7-SUB0", "toulbar2/example", "uai2012_protein/pdb1i24"),
+    "toulbar2/CELAR7-SUB0",
+    "toulbar2/example",
+    "uai2012_protein/pdb1i24",
 ]
 PROVED = {
     "trw-s": TIGHT,
     "trw-s(tighten=cycles)": [*FRUSTRATED, "uai2014_map/Promedas_65"],
     "mplp": [
-        *(*FRUSTRATED, *TIGHT[:3], "uai2008_protein/pdb1mjc", "uai2014_map/wcsp_13"),
-        *("small_pgmpy/grid4x4", "small_pgmpy/grid4x4_with_triplets", "small_ad3/grid3x3"),
+        *FRUSTRATED,
+        *TIGHT[:3],
+        "uai2008_protein/pdb1mjc",
+        "uai2014_map/wcsp_13",
+        "small_pgmpy/grid4x4",
+        "small_pgmpy/grid4x4_with_triplets",
+        "small_ad3/grid3x3",
         "toulbar2/warehouse",
     ],
 }

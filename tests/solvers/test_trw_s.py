@@ -147,7 +147,13 @@ def test_the_last_messages_give_a_labelling_however_seldom_labels_are_decoded() 
 @pytest.mark.parametrize(
     "family",
     [
-        *("potts", "grid", "diagonal", "truncated-linear", "own-tables", "ragged", "must-links"),
+        "potts",
+        "grid",
+        "diagonal",
+        "truncated-linear",
+        "own-tables",
+        "ragged",
+        "must-links",
         "picture",
     ],
 )
