@@ -405,9 +405,14 @@ class _GibbsSampler:
                 return False
             part = order[lo : lo + step]
             gibbs_visits(
-                self.graph.arrays, x, part, rng.random(part.size), self.run.temperature, self.draws,
+                self.graph.arrays,
+                x,
+                part,
+                rng.random(part.size),
+                self.run.temperature,
+                self.draws,
                 self.work,
-            )  # fmt: skip
+            )
         return True
 
     def advance(self, sweeps: int, keep: bool) -> bool:

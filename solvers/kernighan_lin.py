@@ -39,9 +39,15 @@ _PASS = 100
 
 @lean_kernel
 def kick(
-    g: GraphArrays, x: IntArray, c: EjectionChains, ball: IntArray, size: int, uniforms: FloatArray,
-    rules: Rules, tables: bool | None = True,
-) -> int:  # fmt: skip
+    g: GraphArrays,
+    x: IntArray,
+    c: EjectionChains,
+    ball: IntArray,
+    size: int,
+    uniforms: FloatArray,
+    rules: Rules,
+    tables: bool | None = True,
+) -> int:
     """Draw labels in a ball, repair them by chains, keep parts that do not rise; 1 on a gain."""
     # ``ball[0]`` is its centre, the others are filled in here, nearest first.
     begin_kick(c)

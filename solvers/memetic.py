@@ -84,9 +84,16 @@ class Region(NamedTuple):
 
 @inlined
 def _relabel_block(
-    g: GraphArrays, soft: GraphArrays, x: IntArray, c: EjectionChains, b: Block, r: Region,
-    count: int, uniform: float, tables: bool | None,
-) -> int:  # fmt: skip
+    g: GraphArrays,
+    soft: GraphArrays,
+    x: IntArray,
+    c: EjectionChains,
+    b: Block,
+    r: Region,
+    count: int,
+    uniform: float,
+    tables: bool | None,
+) -> int:
     """Relabel a random block of the variables in and around a region; return the work."""
     most = np.log2(b.tables.entries.size)
     grow(soft, b, r.near[:count], most, 2 * b.tables.messages.size, int(uniform * _SEEDS))
@@ -109,10 +116,20 @@ def _copy_changes(x: IntArray, c: EjectionChains, r: Region) -> None:
 
 @lean_kernel
 def mutate(
-    g: GraphArrays, soft: GraphArrays, x: IntArray, c: EjectionChains, b: Block, r: Region,
-    mate: IntArray, uniforms: FloatArray, at: int, largest: int, rules: Rules, work: int,
+    g: GraphArrays,
+    soft: GraphArrays,
+    x: IntArray,
+    c: EjectionChains,
+    b: Block,
+    r: Region,
+    mate: IntArray,
+    uniforms: FloatArray,
+    at: int,
+    largest: int,
+    rules: Rules,
+    work: int,
     tables: bool | None = True,
-) -> int:  # fmt: skip
+) -> int:
     """Mutate regions with the uniform numbers from `at` on; return the next position."""
     # Stops after about `work` visits, or returns -1 when the numbers are used up. Counts the
     # successful mutations.
@@ -166,9 +183,13 @@ def mutate(
 
 @lean_kernel
 def cross(
-    g: GraphArrays, x: IntArray, c: EjectionChains, mate: IntArray, tolerance: float,
+    g: GraphArrays,
+    x: IntArray,
+    c: EjectionChains,
+    mate: IntArray,
+    tolerance: float,
     tables: bool | None = True,
-) -> int:  # fmt: skip
+) -> int:
     """Adopt the parts of a mate that lower the energy; return whether there were any."""
     begin_kick(c)
     for i in range(x.size):
@@ -410,9 +431,20 @@ class _Population:
             at = 0
             while at >= 0 and self.run.remaining > 0.0:
                 at = mutate(
-                    self.arrays, self.soft, x, self.chains, self.block, self.region,
-                    mate, uniforms, at, self.largest, rules, _WORK, self.tables,
-                )  # fmt: skip
+                    self.arrays,
+                    self.soft,
+                    x,
+                    self.chains,
+                    self.block,
+                    self.region,
+                    mate,
+                    uniforms,
+                    at,
+                    self.largest,
+                    rules,
+                    _WORK,
+                    self.tables,
+                )
             since += int(now.mutations) - before
             if now.gains:
                 since = 0

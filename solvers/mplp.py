@@ -232,9 +232,14 @@ class _Sweeps:
         x = np.empty(self.graph.n_variables, dtype=np.int64)
         order = self.natural[::-1].copy() if backwards else self.natural
         decode(
-            self.graph.arrays, order, self.dual, no_clusters(self.graph),
-            self.graph.has_infinite, self._work, x,
-        )  # fmt: skip
+            self.graph.arrays,
+            order,
+            self.dual,
+            no_clusters(self.graph),
+            self.graph.has_infinite,
+            self._work,
+            x,
+        )
         return x
 
     def polished(self, run: Run, backwards: bool) -> IntArray:

@@ -335,9 +335,12 @@ class _Ascent:
                 continue
             order = part.order
             self.pieces[number] = _Piece(
-                part, SDPRelaxation(part, settings.cuts, run.rng), self.labels[number], math.inf,
+                part,
+                SDPRelaxation(part, settings.cuts, run.rng),
+                self.labels[number],
+                math.inf,
                 _SECONDS * order**3,
-            )  # fmt: skip
+            )
         self.adopt()
         self.improve(self.labels)
         self.report()

@@ -395,9 +395,18 @@ class _AnnealingState:
             )
             return float(change), 0
         change, violations = heat_bath(
-            arrays, self.graph.label_costs, self.x, self.used, order, start,
-            uniforms, temperatures, penalty, self.cost, self.infinite,
-        )  # fmt: skip
+            arrays,
+            self.graph.label_costs,
+            self.x,
+            self.used,
+            order,
+            start,
+            uniforms,
+            temperatures,
+            penalty,
+            self.cost,
+            self.infinite,
+        )
         return float(change), int(violations)
 
     def anneal(self, warm: bool, left: int) -> bool:
@@ -499,9 +508,15 @@ class _AnnealingState:
                 block = order[lo : lo + self.block]
                 if self.graph.n_label_costs:
                     label_cost_sweep(
-                        self.graph.arrays, self.graph.label_costs, self.x, self.used, block, dirty,
-                        self.cost, self.infinite,
-                    )  # fmt: skip
+                        self.graph.arrays,
+                        self.graph.label_costs,
+                        self.x,
+                        self.used,
+                        block,
+                        dirty,
+                        self.cost,
+                        self.infinite,
+                    )
                 else:
                     icm_sweep(
                         self.graph.arrays, self.x, block, dirty, self.cost, self.infinite, KEEP

@@ -545,9 +545,15 @@ class TRWSPasses:
         ptr = half_ptr(graph)
         from_edge, from_factor = np.empty(int(ptr[-1])), np.empty(self.state.slots.size)
         hand_over(
-            graph.arrays, self.plan, self.state, self._costs, ptr, from_edge, from_factor,
+            graph.arrays,
+            self.plan,
+            self.state,
+            self._costs,
+            ptr,
+            from_edge,
+            from_factor,
             self._work,
-        )  # fmt: skip
+        )
         return start_dual(graph, from_edge, from_factor[: int(self.plan.slot_ptr[-1])])
 
     def decode(self) -> IntArray:
@@ -556,9 +562,16 @@ class TRWSPasses:
         decided = self.state.slots.copy()
         hard = True if self.graph.has_infinite or self.graph.n_factors else None
         decode(
-            self.graph.arrays, self.plan, self.terms, self.state, decided, hard, self._tables,
-            self._work, x,
-        )  # fmt: skip
+            self.graph.arrays,
+            self.plan,
+            self.terms,
+            self.state,
+            decided,
+            hard,
+            self._tables,
+            self._work,
+            x,
+        )
         return x
 
 

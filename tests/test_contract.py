@@ -847,7 +847,7 @@ CONTRADICTIONS = {
         lambda: FactorGraph.potts([[INF, 1.0], [1.0]], [(0, 1)], INF),
         "hard constraints make variables 0, 1 equal and leave them no label",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CONTRADICTIONS)

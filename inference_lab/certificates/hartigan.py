@@ -199,9 +199,21 @@ def _descend(
                 if size == 0:
                     continue
                 change = _gain_of_chain(
-                    chain, size, a, h, means, mass, labels, sums, masses, pointers, units, same,
-                    differ, inside,
-                )  # fmt: skip
+                    chain,
+                    size,
+                    a,
+                    h,
+                    means,
+                    mass,
+                    labels,
+                    sums,
+                    masses,
+                    pointers,
+                    units,
+                    same,
+                    differ,
+                    inside,
+                )
                 for s in range(size):
                     inside[chain[s]] = 0
                 if change < least:

@@ -137,9 +137,15 @@ def partition_problem(
     same = np.concatenate([np.zeros(len(must_link)), cl_costs, hard])
     differ = np.concatenate([soft, np.zeros(len(cannot_link) + len(apart))])
     problem = PartitionProblem(
-        means - centre, masses, k, np.zeros((0, 2), dtype=np.int64), np.zeros(0), np.zeros(0),
-        within, of_point,
-    )  # fmt: skip
+        means - centre,
+        masses,
+        k,
+        np.zeros((0, 2), dtype=np.int64),
+        np.zeros(0),
+        np.zeros(0),
+        within,
+        of_point,
+    )
     return with_pairs(problem, ends, same, differ)
 
 

@@ -262,9 +262,14 @@ def relax(
     cost = cost / scale
     if start is None:
         start = PartitionRelaxation(
-            problem, -np.inf, spectral.project(-cost) / outer, np.zeros((m, m)),
-            Cuts.none(problem.k), 1.0, 0,
-        )  # fmt: skip
+            problem,
+            -np.inf,
+            spectral.project(-cost) / outer,
+            np.zeros((m, m)),
+            Cuts.none(problem.k),
+            1.0,
+            0,
+        )
     penalty, cuts = start.penalty, start.cuts
     y = start.matrix * outer
     signs = start.signs / outer / (scale * penalty)
@@ -287,9 +292,19 @@ def relax(
         last = y
         y = point - dual
         _project_rows(
-            y, signs, free, rows.pointers, rows.first, rows.second, rows.weight, rows.bound,
-            rows.multiplier_bound / (scale * penalty), squared, multipliers, _SWEEPS,
-        )  # fmt: skip
+            y,
+            signs,
+            free,
+            rows.pointers,
+            rows.first,
+            rows.second,
+            rows.weight,
+            rows.bound,
+            rows.multiplier_bound / (scale * penalty),
+            squared,
+            multipliers,
+            _SWEEPS,
+        )
         dual = point - y
         if iteration % _CHECK and iteration < max_iterations:
             continue
@@ -297,10 +312,14 @@ def relax(
         bound = constant + scale * value
         if bound > best.bound:
             best = PartitionRelaxation(
-                problem, bound, y / outer, signs * outer * (scale * penalty),
-                cuts.with_multipliers(multipliers[: len(cuts)] * (scale * penalty)), penalty,
+                problem,
+                bound,
+                y / outer,
+                signs * outer * (scale * penalty),
+                cuts.with_multipliers(multipliers[: len(cuts)] * (scale * penalty)),
+                penalty,
                 iteration,
-            )  # fmt: skip
+            )
         if stop(best.bound) or problem.gap(target, best.bound) <= tolerance:
             break
         primal = float(np.linalg.norm(z - y))

@@ -40,7 +40,15 @@ def main() -> None:
 
 
 for _command in (
-    compare, solve, diagnose, list_names, check, reproduce, report, merge, cluster,
+    compare,
+    solve,
+    diagnose,
+    list_names,
+    check,
+    reproduce,
+    report,
+    merge,
+    cluster,
     data,
-):  # fmt: skip
+):
     main.add_command(_command)

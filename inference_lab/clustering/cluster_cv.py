@@ -733,10 +733,20 @@ def _table(rows: Sequence[_Row], group: IntArray, expected: Mapping[int, float])
             }
         found.append(entry | {"mean_fit_time": row.seconds, "failure": row.failure})
     columns = [
-        "candidate", "n_clusters", "params", "mean_test_score", "standard_error", "expected_gain",
-        "behind_best", "behind_best_error", "must_link_kept", "cannot_link_kept", "mean_fit_time",
-        "rank_test_score", "failure",
-    ]  # fmt: skip
+        "candidate",
+        "n_clusters",
+        "params",
+        "mean_test_score",
+        "standard_error",
+        "expected_gain",
+        "behind_best",
+        "behind_best_error",
+        "must_link_kept",
+        "cannot_link_kept",
+        "mean_fit_time",
+        "rank_test_score",
+        "failure",
+    ]
     table = pd.DataFrame(found).reindex(columns=columns)
     table["rank_test_score"] = (
         table["mean_test_score"].rank(method="min", ascending=False).astype("Int64")

@@ -631,10 +631,22 @@ class _DPFit:
         while at < order.size:
             full = len(state.centroids) >= settings.max_clusters
             at = assign(
-                state.costs, len(state.centroids), self.price, self.xi, self.pairs.ptr,
-                self.pairs.partner, self.pairs.weight, state.labels, sizes, state.stale, order, at,
-                full, settings.ties == "last", changed,
-            )  # fmt: skip
+                state.costs,
+                len(state.centroids),
+                self.price,
+                self.xi,
+                self.pairs.ptr,
+                self.pairs.partner,
+                self.pairs.weight,
+                state.labels,
+                sizes,
+                state.stale,
+                order,
+                at,
+                full,
+                settings.ties == "last",
+                changed,
+            )
             if at < order.size:
                 i = int(order[at])
                 if state.labels[i] >= 0:

@@ -25,9 +25,10 @@ def cheapest(k: int, current: int, scale: float, cost: FloatArray, infinite: Int
     best = current
     threshold = cost[current] - _RELATIVE_GAIN * scale
     for a in range(k):
-        if infinite[a] < infinite[best] or (infinite[a] == infinite[best] and cost[a] < (
-            threshold if best == current else cost[best]
-        )):  # fmt: skip
+        if infinite[a] < infinite[best] or (
+            infinite[a] == infinite[best]
+            and cost[a] < (threshold if best == current else cost[best])
+        ):
             best = a
     return int(best)
 

@@ -83,11 +83,20 @@ def start_chains(graph: FactorGraph) -> EjectionChains:
         kept=ints(n),
         seen=ints(n),
         now=record(
-            chain=int, kick=int, changed=int, moves=int, violations=int, cost=float,
-            best_moves=int, best_violations=int, best_cost=float,
-            gains=int, gained_violations=int, gained_cost=float,
+            chain=int,
+            kick=int,
+            changed=int,
+            moves=int,
+            violations=int,
+            cost=float,
+            best_moves=int,
+            best_violations=int,
+            best_cost=float,
+            gains=int,
+            gained_violations=int,
+            gained_cost=float,
         ),
-    )  # fmt: skip
+    )
 
 
 @inlined

@@ -202,8 +202,13 @@ def test_label_pairs_are_joint_probabilities(family, seed):
     # The sign of a cost alone keeps a diagonal column equal to the product.
     result = linprog(
         np.where(model.cost != 0.0, np.sign(model.cost), 1.0),
-        model.a_ub, model.b_ub, model.a_eq, model.b_eq, bounds=bounds, method="highs",
-    )  # fmt: skip
+        model.a_ub,
+        model.b_ub,
+        model.a_eq,
+        model.b_eq,
+        bounds=bounds,
+        method="highs",
+    )
     held = known.both >= 0
     both = u[known.first] * u[known.second]
     assert result.x[known.both[held]] == pytest.approx(both[held], abs=1e-7)

@@ -208,9 +208,14 @@ def test_greedy_rules_choose_as_plain_python_does(ragged, by_fill):
         graph = random_network(rng, n, ragged)
         weights = np.round(1024 * graph.log2_sizes).astype(np.int64) if ragged else np.ones(n, int)
         order, *_ = min_fill.eliminate(
-            graph, weights, min_fill.BY_FILL if by_fill else min_fill.BY_SIZE,
-            np.arange(n), math.inf, math.inf, 10**9,
-        )  # fmt: skip
+            graph,
+            weights,
+            min_fill.BY_FILL if by_fill else min_fill.BY_SIZE,
+            np.arange(n),
+            math.inf,
+            math.inf,
+            10**9,
+        )
         assert order.tolist() == greedily(graph, weights.tolist(), by_fill)
 
 

@@ -145,9 +145,22 @@ def test_must_link_partner_is_followed_in_the_same_sweep():
     labels, stale = np.zeros(2, dtype=np.int64), np.array([1, 0], dtype=np.uint8)
     sizes, changed = np.array([2, 1]), np.zeros(1, dtype=np.int64)
     dp_means.assign(
-        costs, 2, 100.0, 3.0, pairs.ptr, pairs.partner, pairs.weight, labels, sizes, stale,
-        np.arange(2), 0, False, False, changed,
-    )  # fmt: skip
+        costs,
+        2,
+        100.0,
+        3.0,
+        pairs.ptr,
+        pairs.partner,
+        pairs.weight,
+        labels,
+        sizes,
+        stale,
+        np.arange(2),
+        0,
+        False,
+        False,
+        changed,
+    )
     assert labels.tolist() == [1, 1] and not stale[1]
 
 

@@ -127,9 +127,16 @@ def state_of(points, labels, mu, pairs, extent=None):
     ml = labels[pairs.must_link[:, 0]] != labels[pairs.must_link[:, 1]]
     cl = labels[pairs.cannot_link[:, 0]] == labels[pairs.cannot_link[:, 1]]
     return Penalised(
-        points, labels, mu, pairs.must_link[ml], pairs.ml_weights[ml], pairs.cannot_link[cl],
-        pairs.cl_weights[cl], True, extent=extent,
-    )  # fmt: skip
+        points,
+        labels,
+        mu,
+        pairs.must_link[ml],
+        pairs.ml_weights[ml],
+        pairs.cannot_link[cl],
+        pairs.cl_weights[cl],
+        True,
+        extent=extent,
+    )
 
 
 @pytest.mark.parametrize("sparse", [False, True])

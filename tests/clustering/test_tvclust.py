@@ -70,9 +70,15 @@ def test_the_bound_rises_below_the_evidence_and_comes_near_it(init, seed):
     points = np.array([[-2.0, 0.0], [-2.2, 0.3], [2.0, 0.0], [2.1, 0.2], [1.8, -0.3]])
     points = points + 0.1 * rng.normal(size=points.shape)
     model = TVClust(
-        3, alpha=alpha, p_prior=p, q_prior=q, n_init=5, standardise=False, init=init,
+        3,
+        alpha=alpha,
+        p_prior=p,
+        q_prior=q,
+        n_init=5,
+        standardise=False,
+        init=init,
         random_state=seed,
-    )  # fmt: skip
+    )
     model.fit(points, **constraints.fit_params())
 
     exact = log_evidence(points, 3, constraints, p, q, alpha)

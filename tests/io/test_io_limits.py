@@ -85,7 +85,7 @@ def test_small_files_cost_little(
         ("m.max-cut", "2 2 1 2 1e308 1 2 1e308", r"entry 0: expected its weight, .* got '1e308'"),
         ("m.qubo", "2 1 1 2 1e308", r"entry 0: expected its weight, .* got '1e308'"),
     ],
-)  # fmt: skip
+)
 def test_numbers_of_any_size(tmp_path: Path, name: str, text: str, message: str) -> None:
     """Numbers outside the range of energies are refused with their position."""
     path = tmp_path / name
@@ -111,9 +111,14 @@ def test_refusal_by_the_graph_is_a_format_error(
 
     monkeypatch.setattr(il.FactorGraph, "from_terms", refuse)
     for suffix, text in [
-        ("uai", "MARKOV 0 0"), ("fg", "0"), ("wcsp", "t 0 0 0 9"), ("cfn", "{{t <9} [] []}"),
-        ("dd", "p 0 0 0 0"), ("max-cut", "0 0"), ("qubo", "0 0"),
-    ]:  # fmt: skip
+        ("uai", "MARKOV 0 0"),
+        ("fg", "0"),
+        ("wcsp", "t 0 0 0 9"),
+        ("cfn", "{{t <9} [] []}"),
+        ("dd", "p 0 0 0 0"),
+        ("max-cut", "0 0"),
+        ("qubo", "0 0"),
+    ]:
         path = tmp_path / f"m.{suffix}"
         path.write_text(text)
         with pytest.raises(FormatError, match=rf"m\.{suffix}: more than anyone wants"):
@@ -128,10 +133,12 @@ def test_refusal_by_the_graph_is_a_format_error(
     [
         ("", "MAX_BYTES", "more than 3,000,000 bytes"),
         *((s, "MAX_BYTES", "more than 3,000,000 bytes") for s in (".gz", ".xz")),
-        *((s, "MAX_UNPACKED", "more than 3,000,000 bytes of content, .* of a file of [0-9,]+")
-          for s in (".gz", ".xz")),
+        *(
+            (s, "MAX_UNPACKED", "more than 3,000,000 bytes of content, .* of a file of [0-9,]+")
+            for s in (".gz", ".xz")
+        ),
     ],
-)  # fmt: skip
+)
 def test_large_files_are_refused_before_they_are_unpacked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, limit: str, message: str
 ) -> None:

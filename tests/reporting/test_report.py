@@ -410,9 +410,12 @@ def test_files_have_no_digits_of_rounding():
 
 def test_extreme_energies_make_no_report_fail():
     runs = [
-        *(traced([(0.1, 1.7e308, -INF), (1.0, e, -1.7e308)], solver=s, problem=p)
-          for s, e in (("a", 1e308), ("b", -1e308), ("c", 1.0)) for p in "pq"),
-    ]  # fmt: skip
+        *(
+            traced([(0.1, 1.7e308, -INF), (1.0, e, -1.7e308)], solver=s, problem=p)
+            for s, e in (("a", 1e308), ("b", -1e308), ("c", 1.0))
+            for p in "pq"
+        ),
+    ]
     assert {row.gap_percent for row in Comparison(runs).rows} == {None}
     document = report_document(runs, title="")
     for picture in document.pictures():
@@ -483,8 +486,9 @@ def test_solvers_that_refuse_everything_are_listed_and_not_compared():
     for name in ("ranks", "targets", "quality-at-times"):
         assert not any("picky" in c.text for row in table(document, name).rows for c in row)
     assert table(document, "ranks").rows == table(of_study(), "ranks").rows
-    assert any(text.endswith("for having refused every problem: picky.")
-               for text in texts(document))  # fmt: skip
+    assert any(
+        text.endswith("for having refused every problem: picky.") for text in texts(document)
+    )
     alone = report_document(refusals, title="")
     assert column(table(alone, "summary"), "primal gap %")["picky"].value == 100.0
 
@@ -493,9 +497,9 @@ def test_problems_settings_and_environment_are_listed():
     runs = [replace(r, optimum=100.0, optimum_source="by hand") for r in study()[:9]]
     document = report_document([*runs, *study()[9:]], title="", notes=("A note.",))
     problems = table(document, "problems")
-    assert list(column(problems, "class")) == [f"{c}(n={n})" for c, n in (
-        ("chain", 0), ("chain", 8), ("grid", 4), ("grid", 12)
-    )]  # fmt: skip
+    assert list(column(problems, "class")) == [
+        f"{c}(n={n})" for c, n in (("chain", 0), ("chain", 8), ("grid", 4), ("grid", 12))
+    ]
     assert column(problems, "source")["chain(n=0)"].text == "by hand"
     assert column(problems, "best energy")["grid(n=12)"].value == 400.0
     solvers = table(document, "solvers")
@@ -564,10 +568,14 @@ def test_names_may_be_anything():
 def test_the_work_grows_with_the_records_and_not_with_their_square():
     def seconds(problems):
         runs = [
-            traced([(0.1, 100.0 + p + s, -INF), (1.0, 90.0 + s, -INF)], problem=f"p(n={p})",
-                   solver=f"s{s}")
-            for p in range(problems) for s in range(10)
-        ]  # fmt: skip
+            traced(
+                [(0.1, 100.0 + p + s, -INF), (1.0, 90.0 + s, -INF)],
+                problem=f"p(n={p})",
+                solver=f"s{s}",
+            )
+            for p in range(problems)
+            for s in range(10)
+        ]
         begin = time.process_time()
         report_document(runs, title="")
         return time.process_time() - begin

@@ -60,9 +60,18 @@ def test_contradictions_of_small_costs():
 def test_earlier_records_are_judged_with_scale_one():
     """They have no energy scale, and use 1."""
     record = Record(
-        problem="p", problem_hash="", n_variables=1, n_edges=0, n_factors=0, n_labels=2,
-        solver="icm", solver_name="icm", status="converged", energy=2e-9, lower_bound=1e-9,
-    )  # fmt: skip
+        problem="p",
+        problem_hash="",
+        n_variables=1,
+        n_edges=0,
+        n_factors=0,
+        n_labels=2,
+        solver="icm",
+        solver_name="icm",
+        status="converged",
+        energy=2e-9,
+        lower_bound=1e-9,
+    )
     data = {**record.as_dict(), "schema": 4}
     del data["energy_scale"]
     old = Record.from_json(json.dumps(data))

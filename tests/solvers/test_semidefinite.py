@@ -122,9 +122,14 @@ def test_iterations_follow_the_rule(seed: int) -> None:
             rows.append(row + row.T)
         for _ in range(8):
             x, y, z, multipliers = alternate(
-                whole(relaxation.costs), rows, relaxation.rows.rhs, y, z, multipliers,
+                whole(relaxation.costs),
+                rows,
+                relaxation.rows.rhs,
+                y,
+                z,
+                multipliers,
                 relaxation.penalty,
-            )  # fmt: skip
+            )
             relaxation.iterate()
             assert relaxation.x == pytest.approx(x, abs=1e-10)
             for found, expected in ((relaxation.y, y), (relaxation.z, z)):

@@ -27,16 +27,28 @@ from inference_lab.solvers.simulated_annealing import (
 
 
 def visits(
-    graph: FactorGraph, x: np.ndarray, order: list[int], uniforms: list[float], temperature: float,
+    graph: FactorGraph,
+    x: np.ndarray,
+    order: list[int],
+    uniforms: list[float],
+    temperature: float,
     penalty: float = 1e3,
-) -> tuple[float, int]:  # fmt: skip
+) -> tuple[float, int]:
     """Visit variables, in place; return the changes of finite costs and violations."""
     width = int(graph.cardinalities.max())
     change, violations = heat_bath(
-        graph.arrays, graph.label_costs, x, count_users(graph.label_costs, x), np.array(order), 0,
-        np.array(uniforms), np.full(len(uniforms), temperature), penalty, np.empty(width),
+        graph.arrays,
+        graph.label_costs,
+        x,
+        count_users(graph.label_costs, x),
+        np.array(order),
+        0,
+        np.array(uniforms),
+        np.full(len(uniforms), temperature),
+        penalty,
+        np.empty(width),
         np.empty(width, dtype=np.int64),
-    )  # fmt: skip
+    )
     return change, violations
 
 
@@ -138,9 +150,10 @@ def test_a_warm_start_begins_at_the_reheat_temperature() -> None:
     """From the optimum of a magnet, a mild reheat stays; the answer is never worse than that."""
     graph = as_problem("ising(size=10, frustration=0, field=0)").graph
     s = il.solve(
-        graph, "simulated-annealing(sweeps=30, reheats=0, reheat_ratio=0.1)",
+        graph,
+        "simulated-annealing(sweeps=30, reheats=0, reheat_ratio=0.1)",
         initial=np.ones(100, dtype=int),
-    )  # fmt: skip
+    )
     assert [point.energy for point in s.trace] == pytest.approx([s.energy] * len(s.trace))
 
 

@@ -230,9 +230,15 @@ def sizes_of(g: GraphArrays, c: int, clusters: ClusterArrays) -> tuple[int, int,
 
 @lean_kernel
 def update_clusters(
-    g: GraphArrays, begin: int, end: int, backwards: bool, dual: Dual, clusters: ClusterArrays,
-    hard: bool, room: Room,
-) -> None:  # fmt: skip
+    g: GraphArrays,
+    begin: int,
+    end: int,
+    backwards: bool,
+    dual: Dual,
+    clusters: ClusterArrays,
+    hard: bool,
+    room: Room,
+) -> None:
     """Update the clusters from `begin` to `end`, in order or backwards."""
     for turn in range(end - begin):
         c = end - 1 - turn if backwards else begin + turn

@@ -62,9 +62,16 @@ def least_without(columns: int, row: int, table: EdgeCosts) -> tuple[float, floa
 
 @lean_kernel
 def project(
-    g: GraphArrays, begin: int, end: int, dual: Dual, hard: bool, threshold: float,
-    table: EdgeCosts, nodes: IntArray, strength: FloatArray,
-) -> int:  # fmt: skip
+    g: GraphArrays,
+    begin: int,
+    end: int,
+    dual: Dual,
+    hard: bool,
+    threshold: float,
+    table: EdgeCosts,
+    nodes: IntArray,
+    strength: FloatArray,
+) -> int:
     """Write the projection-graph links of the edges from `begin` to `end`; return their number."""
     # Its nodes are the splits of a variable's labels into one label and the rest, numbered like the
     # unaries. A link of two splits has strength ``min over labels on different sides - min over

@@ -189,9 +189,14 @@ def held_back_by_factor(g: GraphArrays, f: int, dual: Dual, hard: bool, work: Te
     for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
         i, at = g.scopes[s], dual.slot_ptr[s]
         held_back(
-            g.cardinalities[i], dual.unary, g.unary_ptr[i], dual.from_factor, at, hard,
+            g.cardinalities[i],
+            dual.unary,
+            g.unary_ptr[i],
+            dual.from_factor,
+            at,
+            hard,
             work.to_factor[at:],
-        )  # fmt: skip
+        )
 
 
 @inlined
@@ -276,9 +281,13 @@ def update_factors(
         for s in range(lo, hi):
             i = g.scopes[s]
             rest_of(
-                g.cardinalities[i], dual.unary, g.unary_ptr[i], dual.from_factor, ptr[s],
+                g.cardinalities[i],
+                dual.unary,
+                g.unary_ptr[i],
+                dual.from_factor,
+                ptr[s],
                 work.to_factor[ptr[s] :],
-            )  # fmt: skip
+            )
         for s in range(lo, hi):
             # All min-marginals are of the same table: ``work.to_factor`` changes only afterwards.
             i = g.scopes[s]
@@ -321,9 +330,14 @@ def update_stars(
             h, j = g.adj_half[p], g.adj_var[p]
             own, other = dual.half_ptr[h], dual.half_ptr[h ^ 1]
             held_back(
-                g.cardinalities[j], dual.unary, g.unary_ptr[j], dual.from_edge, other, hard,
+                g.cardinalities[j],
+                dual.unary,
+                g.unary_ptr[j],
+                dual.from_edge,
+                other,
+                hard,
                 work.given,
-            )  # fmt: skip
+            )
             min_sum_message(g, h, work.given, work.new)
             rest_of(k, dual.unary, u, dual.from_edge, own, work.first)
             settle(k, dual.unary, u, dual.from_edge, own, work.first, work.new, hard)
@@ -412,9 +426,14 @@ def sum_of_least(g: GraphArrays, dual: Dual, hard: bool, work: TermScratch) -> f
     for e in range(g.edges.shape[0]):
         i, j = g.edges[e, 0], g.edges[e, 1]
         held_back(
-            g.cardinalities[j], dual.unary, g.unary_ptr[j], dual.from_edge,
-            dual.half_ptr[2 * e + 1], hard, work.given,
-        )  # fmt: skip
+            g.cardinalities[j],
+            dual.unary,
+            g.unary_ptr[j],
+            dual.from_edge,
+            dual.half_ptr[2 * e + 1],
+            hard,
+            work.given,
+        )
         min_sum_message(g, 2 * e, work.given, work.new)
         least = np.inf
         for a in range(g.cardinalities[i]):
@@ -529,9 +548,14 @@ def decode(
             b = x[j]
             if b < 0:
                 held_back(
-                    g.cardinalities[j], dual.unary, g.unary_ptr[j], dual.from_edge,
-                    dual.half_ptr[h ^ 1], hard, work.given,
-                )  # fmt: skip
+                    g.cardinalities[j],
+                    dual.unary,
+                    g.unary_ptr[j],
+                    dual.from_edge,
+                    dual.half_ptr[h ^ 1],
+                    hard,
+                    work.given,
+                )
                 min_sum_message(g, h, work.given, work.new)
             else:
                 for a in range(k):

@@ -71,9 +71,13 @@ def _has_label(g: GraphArrays, i: int, allowed: BoolArray) -> bool:
 
 @lean_kernel
 def _revise_factor(
-    g: GraphArrays, f: int, allowed: BoolArray, supported: BoolArray, digits: IntArray,
+    g: GraphArrays,
+    f: int,
+    allowed: BoolArray,
+    supported: BoolArray,
+    digits: IntArray,
     changed: IntArray,
-) -> int:  # fmt: skip
+) -> int:
     """Forbid the labels that no finite entry supports; list the variables that lost one."""
     # `supported` is scratch with an entry for each label, like `allowed`.
     lo, hi = g.factor_ptr[f], g.factor_ptr[f + 1]

@@ -300,9 +300,16 @@ class _Separation:
                 break
             stop = min(self.roots.size, root + left)
             reached = _violated_cycles(
-                self.projection, z, self.roots[:stop], root, 1.0 - _VIOLATION, step, _STRETCH,
-                self._search, found,
-            )  # fmt: skip
+                self.projection,
+                z,
+                self.roots[:stop],
+                root,
+                1.0 - _VIOLATION,
+                step,
+                _STRETCH,
+                self._search,
+                found,
+            )
             if reached == root:
                 break
             left -= reached - root

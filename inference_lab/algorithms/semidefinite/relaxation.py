@@ -349,9 +349,17 @@ class SDPRelaxation:
     def _polyhedron(self) -> Polyhedron:
         rows = self.rows
         return Polyhedron(
-            self.low, self.boxed, self.apart, self.fixed_from, rows.ptr, rows.i, rows.j, rows.value,
-            rows.rhs, rows.norm,
-        )  # fmt: skip
+            self.low,
+            self.boxed,
+            self.apart,
+            self.fixed_from,
+            rows.ptr,
+            rows.i,
+            rows.j,
+            rows.value,
+            rows.rhs,
+            rows.norm,
+        )
 
     def inherit(self, other: SDPRelaxation, of: IntArray) -> None:
         """Start from the state of one without terminals, whose node i is node ``of[i]`` here."""
@@ -395,9 +403,12 @@ class SDPRelaxation:
             try:
                 # The lower triangle in C order is the upper one in Fortran's.
                 values, vectors = eigh(
-                    matrix.T, lower=False, driver="evr", subset_by_value=(0.0, np.inf),
+                    matrix.T,
+                    lower=False,
+                    driver="evr",
+                    subset_by_value=(0.0, np.inf),
                     check_finite=False,
-                )  # fmt: skip
+                )
             except LinAlgError:
                 vectors = None
         if vectors is None:
@@ -466,10 +477,13 @@ class SDPRelaxation:
         try:
             least = float(
                 eigh(
-                    matrix.T, lower=False, eigvals_only=True, subset_by_index=(0, 0),
+                    matrix.T,
+                    lower=False,
+                    eigvals_only=True,
+                    subset_by_index=(0, 0),
                     check_finite=False,
                 )[0]
-            )  # fmt: skip
+            )
         except LinAlgError:
             return -math.inf
         if self._bound_of(point, max(0.0, -least)) <= self.raw_bound:
