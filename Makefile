@@ -17,10 +17,10 @@ endif
 # One thread a process: timings can be compared, and small problems do not pay for a thread pool.
 one-thread := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-# What shares something stays on one worker; tests/conftest.py says in which order. A worker that has
-# compiled takes gigabytes, and each run in a process of its own copies the tables of their pages:
-# with large pages, where there are any, a third of the time that takes. Bytecode is kept even where
-# the environment says not to: each worker, and each process that a test starts, compiles it again.
+# Tests that share a fixture run on one worker, in the order of tests/conftest.py. Workers hold
+# gigabytes of compiled code. Each isolated run copies their page tables, and large pages, where the
+# system has them, reduce the time of these copies to a third. Bytecode is kept even if the
+# environment disables it, because each worker and each process of a test would compile it again.
 pytest := $(one-thread) GLIBC_TUNABLES=glibc.malloc.hugetlb=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses auto --dist loadgroup --no-loadscope-reorder
 
 .DELETE_ON_ERROR:

@@ -81,10 +81,10 @@ class MPLP(IterativeSolver["_Sweeps"]):
     tighten : "cycles" or None
         Clusters to add: triangulations of frustrated cycles (Sontag, Choe and Li 2012), or none.
     tolerance : float
-        The bound has converged when it gains no more than this share of all it has gained so far
-        (plus the mean cost) ...
+        A sweep counts as idle if the bound gains at most this share of its gain since the start
+        plus the mean cost.
     patience : int
-        ... in each of this many sweeps in succession.
+        The bound has converged after this many idle sweeps in succession.
     max_sweeps : int
         Limit on sweeps, including sweeps over clusters.
     parts : bool

@@ -29,11 +29,11 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.precision import energy_step, next_energy
 from inference_lab.specs.settings import setting
 
-#: Share of the limit in which branch and bound shows how large its tree will be, ...
+#: Share of the time limit after which branch and bound estimates the size of its tree.
 _FIRST_SHARE = 0.3
-#: ... and share of the time that it takes while annealing goes on if a proof is in reach: its
-#: expected time is at most so many times the limit.
+#: Share of the remaining time for branch and bound, beside annealing, if a proof is in reach.
 _SHARE = 0.8
+#: A proof is in reach if its expected time is at most this multiple of the limit.
 _FACTOR = 100.0
 #: Branch and bound ends if it needs this many times the permitted splits, as far as bounds show.
 _OUT_OF_REACH = 1000.0

@@ -313,7 +313,7 @@ class _BlockSearch:
         return self._relabel()
 
     def _other_labels(self, which: IntArray) -> IntArray:
-        """Draw other labels of some variables: one for all, or one next to each variable's own."""
+        """Draw one new label for all variables, or a neighbouring label for each of them."""
         rng, own = self.run.rng, self.x[which]
         if rng.random() < 0.5:
             other = np.full(which.size, rng.integers(self.cost.size))

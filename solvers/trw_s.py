@@ -591,10 +591,10 @@ class TRWS(IterativeSolver[TRWSPasses]):
         Visits by variable number, or breadth-first. Long monotonic chains in the order speed
         convergence up. Forests are always visited breadth-first.
     tolerance : float
-        The bound has converged when it gains no more than this share of all it has gained so far
-        (plus the mean cost) ...
+        A sweep counts as idle if the bound gains at most this share of its gain since the start
+        plus the mean cost.
     patience : int
-        ... in each of this many sweeps in succession.
+        The bound has converged after this many idle sweeps in succession.
     decode_every : int or None
         Sweeps from one labelling to the next; by default a quarter of the sweeps so far.
     max_sweeps : int

@@ -117,6 +117,20 @@ def test_literals_are_not_packed_with_stars() -> None:
     assert packed == []
 
 
+def test_numbers_have_their_leading_zero() -> None:
+    """In pages: 0.05, not .05. Code is left out."""
+    bare = [
+        f"{name}: {match.group()}"
+        for name, text in _texts().items()
+        if name.endswith(".md")
+        for match in re.finditer(
+            r"(?<![\w.\])}/\\`])\.\d+",
+            re.sub(r"```.*?```|`[^`]*`|\]\([^)]*\)", "", text, flags=re.S),
+        )
+    ]
+    assert bare == []
+
+
 @pytest.mark.parametrize(
     ("subject", "accepted"),
     [("Cut an import", True), ("Cuts an import", False), ("Cutting", False), ("x" * 80, False)],

@@ -6,7 +6,7 @@ from __future__ import annotations
 ESTIMATORS: dict[str, dict[str, str]] = {
     "take these": {
         "ConstrainedClusterCV": "if time matters less: held-out pairs choose among estimators",
-        "TVClust": "one fit, at most so many clusters; learns how often answers are right",
+        "TVClust": "one fit with an upper limit on clusters; learns how often answers are right",
         "ConstrainedGaussianMixture": "one fit with the number of clusters asked for",
         "PCKMeans": "round clusters, large data, or fewer pairs than features",
     },

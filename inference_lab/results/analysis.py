@@ -86,8 +86,8 @@ def _left_out(older: Sequence[Record]) -> list[str]:
 class Findings:
     """Records of runs and their analysis; `Comparison` adds tables, figures and reports.
 
-    Superseded records are runs that were repeated: they only serve the check that runs with the
-    same seed agree. Remarks are added to `warnings`; labels are names of solvers by spec. Solvers
+    Superseded records belong to runs that were repeated; only the check that runs with the same
+    seed agree reads them. Remarks are added to `warnings`; labels are names of solvers by spec. Solvers
     of a stage were run, by design, on some of the problems only, or with limits of their own:
     `warnings` compares solvers within a stage, and those without a stage with each other.
 

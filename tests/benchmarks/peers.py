@@ -133,7 +133,7 @@ _SMALL = ("libdai/alarm", "small_merlin/ChestClinic", "small_pgmpy/grid4x4")
 _LARGE = ("libdai/alarm", "uai2014_mar/Promedus_24", "uai2014_mar/Segmentation_11")
 _PAIRS = "Clusterings with 60 pairs, violated pairs in place of energies"
 _ASSC = "active-semi-supervised-clustering"
-_SIZES = "Clusters of .8 to 1.2 times the same size, sums of squared distances as energies"
+_SIZES = "Clusters of 0.8 to 1.2 times the same size, sums of squared distances as energies"
 _BEST, _MARGINALS = ("Trees of cliques: " + what for what in ("best labels", "marginals"))
 _SWEEPS = "Belief propagation, 200 sweeps"
 

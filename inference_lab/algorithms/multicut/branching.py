@@ -15,14 +15,14 @@ from inference_lab.algorithms.semidefinite.potts_energy import PottsPart
 from inference_lab.algorithms.semidefinite.relaxation import SDPRelaxation
 from inference_lab.graph.arrays import FloatArray, IntArray
 
-#: Iterations between two looks at the bound.
+#: Iterations between two checks of the bound.
 _CHECK = 25
-#: A subproblem is split if its bound fell by less than this share of its gap in so many looks, ...
+#: A subproblem is split if its bound fell by less than the share `_SLOW` of its gap in `_LOOKS`
+#: checks, and in any case after `_PATIENCE * _LOOKS` checks.
 _SLOW = 0.05
 _LOOKS = 4
-#: ... or after so many times as many looks. The first one, from which all others inherit their
-#: multipliers, gets this many times as many.
 _PATIENCE = 6
+#: Multiple of these checks for the first subproblem, whose multipliers all others inherit.
 _FIRST = 2
 #: Bytes of the open subproblems from which the last one comes next instead of the least bounded.
 _MEMORY = 1 << 28
