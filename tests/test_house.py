@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections import Counter
 
 import pytest
@@ -103,6 +104,22 @@ def test_no_warning_counts_its_callers():
         if isinstance(node, ast.keyword) and node.arg == "stacklevel"
     ]
     assert with_levels == ["formatting"]
+
+
+def test_names_outside_the_code_still_exist():
+    """Constants that the mutants leave alone, and files with rules of their own for the linter."""
+    mutants = (ROOT / "tests/benchmarks/mutants.py").read_text(encoding="utf-8")
+    (constants,) = re.findall(r"SPEED = frozenset\((.*?)\.split", mutants, re.DOTALL)
+    assigned = {
+        node.id
+        for tree in modules().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    assert [name for name in re.findall(r"_\w+", constants) if name not in assigned] == []
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    patterns = project["tool"]["ruff"]["lint"]["per-file-ignores"]
+    assert [pattern for pattern in patterns if not any(ROOT.glob(pattern))] == []
 
 
 def test_lines_are_counted_as_a_reader_counts_them():

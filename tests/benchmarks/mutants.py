@@ -56,8 +56,8 @@ SKIPPED = "compilation or time or clock or budget or published or tsukuba or kno
 #: Not mutated: constants of speed or of the effort of a heuristic, and comparisons with them; calls
 #: that change no result; texts for people.
 SPEED = frozenset(
-    "_FEW _RUN _ENERGY_BLOCK _TERMS_BLOCK _BLOCK _TABLE_BLOCK _REACH _SHARE _NEAR _UNDAMPED "
-    "_DAMPING _FIRST _FOLLOWED _NOISE _STEPS_PER_SECOND _MAX_STEPS _POLISH_SWEEPS _AFTER_THE_END "
+    "_FEW _ENERGY_BLOCK _BLOCK _TABLE_BLOCK _SHARE _NEAR _UNDAMPED "
+    "_DAMPING _FIRST _FOLLOWED _NOISE _STEPS_PER_SECOND _POLISH_SWEEPS _AFTER_THE_END "
     "_OFFERED _POLISHED _BLOCK_WORK _CHUNK _TIGHTENING_SWEEPS _SOON _WALL_SLACK _WALL_CONSTANT "
     "_BUSY_SLACK _WARM_UP_LIMIT _FOREIGN_WARM_UP_LIMIT _SHOWN _STARTS".split()
 )
