@@ -306,6 +306,39 @@ def test_nothing_of_the_package_stays_when_it_is_replaced(
     assert inference_lab.__version__ in version
 
 
+def test_installation_without_studies(installed: Path, tmp_path: Path) -> None:
+    """Solving, comparing and clustering need none; ``reproduce`` says how to get them."""
+    small = tmp_path / "small"
+    shutil.copytree(installed / "inference_lab", small / "inference_lab")
+    for name in ("studies", "reports"):
+        shutil.rmtree(small / "inference_lab" / name)
+    code = (
+        "import importlib, pkgutil, sys; sys.path.insert(0, sys.argv[1])\n"
+        "sys.meta_path[:] = [f for f in sys.meta_path if 'editable' not in repr(f).lower()]\n"
+        "import inference_lab as il\n"
+        "for module in pkgutil.walk_packages(il.__path__, 'inference_lab.'):\n"
+        "    if not module.name.endswith('__main__'):\n"
+        "        importlib.import_module(module.name)\n"
+        "assert il.__file__.startswith(sys.argv[1])\n"
+        "from inference_lab.harness.executors import code_digest\n"
+        "assert code_digest()\n"
+        "graph = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])\n"
+        "print(il.solve(graph, 'ilp').status)\n"
+        "from inference_lab.cli import main\n"
+        "main(['reproduce', 'estep-regimes'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, small],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "optimal\n", done.stderr
+    assert done.returncode == 2
+    assert "has no studies and no reports; install the whole package" in done.stderr
+
+
 def test_declared_pythons_are_tested_on_every_system() -> None:
     """The file for a public home has them all, and README states how each is tested."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

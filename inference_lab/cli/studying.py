@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import chdir, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,12 @@ def reproduce(
     comes with the library. Paths in it are relative to its folder. Without --trust, Python files
     and modules that it names are refused, unless it comes with the library.
     """
+    missing = [name for name in ("studies", "reports") if not find_spec(f"inference_lab.{name}")]
+    if missing:
+        raise click.UsageError(
+            f"this installation of inference-lab has no {' and no '.join(missing)}; install the "
+            "whole package from a clone of its repository: pip install ."
+        )
     from inference_lab.data.datasets import DataFormatError
     from inference_lab.data.folders import DataNotFoundError, data_folder
     from inference_lab.harness.executors import ExecutorError

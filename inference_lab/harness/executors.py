@@ -25,6 +25,7 @@ from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import count
 from multiprocessing.util import Finalize
 from pathlib import Path
@@ -318,7 +319,8 @@ def _answer(folder: str, parcel: Parcel, contents: Mapping[str, bytes]) -> Any:
 def code_digest() -> str:
     """Return a digest of the library's files, because clones of one version may differ."""
     digest = hashlib.sha256()
-    for package in _PACKAGES:
+    # An installation may have no studies.
+    for package in filter(find_spec, _PACKAGES):
         for folder in import_module(package).__path__:
             for path in sorted(Path(folder).rglob("*.py")):
                 digest.update(path.relative_to(folder).as_posix().encode())

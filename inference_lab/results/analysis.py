@@ -87,9 +87,9 @@ class Findings:
     """Records of runs and their analysis; `Comparison` adds tables, figures and reports.
 
     Superseded records belong to runs that were repeated; only the check that runs with the same
-    seed agree reads them. Remarks are added to `warnings`; labels are names of solvers by spec. Solvers
-    of a stage were run, by design, on some of the problems only, or with limits of their own:
-    `warnings` compares solvers within a stage, and those without a stage with each other.
+    seed agree reads them. Remarks are added to `warnings`; labels are names of solvers by spec.
+    Solvers of a stage were run, by design, on some of the problems only, or with limits of their
+    own: `warnings` compares solvers within a stage, and solvers without a stage with each other.
 
     Examples
     --------

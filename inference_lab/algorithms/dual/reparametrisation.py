@@ -100,8 +100,8 @@ def start_dual(
     from_factor: FloatArray | None = None,
 ) -> Dual:
     """Return the dual in which terms have moved parts of their costs to variables."""
-    # Parts are zero by default. The messages of any min-sum algorithm from an edge, or from a position of a factor's scope, to
-    # a variable are valid parts. ``+inf`` rules a label out.
+    # Parts are zero by default. The messages of any min-sum algorithm from an edge, or from a
+    # position of a factor's scope, to a variable are valid parts. ``+inf`` rules a label out.
     halves, slots = half_ptr(graph), slot_ptr(graph)
     parts = []
     unary = graph.unary_values.copy()
