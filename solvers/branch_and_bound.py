@@ -251,7 +251,7 @@ def _explore(
     outcome.diagnostics |= {"nodes": int(now.nodes), "backtracks": int(now.all_backtracks)}
     if result == DONE:
         outcome.converged = True
-        outcome.infeasible = int(now.found) == HARD
+        outcome.infeasible = int(now.best_cost) == HARD
         if not outcome.infeasible:
             least = min(bound(int(now.cutoff)), run.best_energy)
             run.bound(least, rounding.error + 0.5 * run.tolerance_at(run.best_energy))
@@ -279,7 +279,7 @@ def _raised_root(one: _TreeSearch, state: SearchState, run: Run) -> SearchState:
     # The best labelling and the weights of conflicts are kept.
     functions, raised = one.functions, make_state(one.functions, one.unary, 0)
     now = raised.now[0]
-    for name in "slack cutoff found dives nodes all_backtracks most_backtracks limit".split():
+    for name in "slack cutoff best_cost dives nodes all_backtracks most_backtracks limit".split():
         setattr(now, name, getattr(state.now[0], name))
     raised.weight[:], raised.best[:] = state.weight, state.best
     now.most_work = _ROOT_PARTS * _CHUNK

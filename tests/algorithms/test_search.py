@@ -157,7 +157,7 @@ def test_every_other_dive_follows_the_best_labelling():
     assert search(p, state) == AT_ROOT
     # No label is ruled out, and no labelling replaces the known one.
     now = state.now[0]
-    now.found = 0
+    now.best_cost = 0
     followed = 0
     while now.dives < 3:
         now.work, now.most_work = 0, 50

@@ -26,6 +26,8 @@ _LOOK = 8
 CONFLICT, CONSISTENT, INTERRUPTED = 0, 1, 2
 #: Outcomes of a search.
 DONE, OUT_OF_WORK, IMPROVED, FULL, AT_ROOT = range(5)
+#: Outcome of `open_node` if the search goes on.
+OPENED = -1
 
 
 # ------------------------------------------------------------------------------- cells and domains
@@ -314,7 +316,7 @@ def _choose(p: Functions, s: SearchState, i: int) -> None:
     for r in range(s.size[i]):
         a = s.dom[p.ptr[i] + r]
         if s.unary[p.ptr[i] + a] == 0:
-            _put(s, s.now[0].chosen_at + i, a)
+            _put(s, s.now[0].support_at + i, a)
             break
 
 
@@ -323,13 +325,13 @@ def _enforce_existential(p: Functions, s: SearchState, i: int) -> None:
     """Find a label with full supports everywhere, or raise the bound."""
     if s.size[i] == 0:
         return
-    a = s.chosen[i]
+    a = s.support[i]
     if _alive(p, s, i, a) and _supported(p, s, i, a):
         return
     for r in range(s.size[i]):
         a = s.dom[p.ptr[i] + r]
         if _supported(p, s, i, a):
-            _put(s, s.now[0].chosen_at + i, a)
+            _put(s, s.now[0].support_at + i, a)
             return
     for q in range(p.incident_ptr[i], p.incident_ptr[i + 1]):
         _project_fully(p, s, p.incident[q])
@@ -400,7 +402,7 @@ def _settle(p: Functions, s: SearchState) -> None:
     s.now[0].idle = 0
     for i in range(p.ptr.size - 1):
         s.flags[i] = 0
-        if not _alive(p, s, i, s.chosen[i]) or s.unary[p.ptr[i] + s.chosen[i]] > 0:
+        if not _alive(p, s, i, s.support[i]) or s.unary[p.ptr[i] + s.support[i]] > 0:
             _choose(p, s, i)
 
 
@@ -409,7 +411,8 @@ def propagate(p: Functions, s: SearchState) -> int:
     """Enforce existential directional arc consistency; return `CONFLICT` at the cutoff."""
     n = p.ptr.size - 1
     s.now[0].conflict = s.low[0] >= s.now[0].cutoff
-    while not s.now[0].conflict:
+    # Not narrowed to False by type checkers, since steps of the loop set it.
+    while not bool(s.now[0].conflict):
         if s.now[0].work > s.now[0].most_work:
             return INTERRUPTED
         if _stalled(s):
@@ -482,21 +485,21 @@ def complete(p: Functions, s: SearchState) -> int:
     for f in range(p.slots.size - 1):
         at = p.table_at[f]
         for t in range(p.slots[f], p.slots[f + 1]):
-            a = s.chosen[p.scope[t]]
+            a = s.support[p.scope[t]]
             at += a * p.stride[t]
         cost = p.tables[at]
         for t in range(p.slots[f], p.slots[f + 1]):
-            cost -= s.shift[p.shift_at[t] + s.chosen[p.scope[t]]]
+            cost -= s.shift[p.shift_at[t] + s.support[p.scope[t]]]
         if cost > 0:
             total = min(FORBIDDEN, total + cost)
             for t in range(p.slots[f], p.slots[f + 1]):
                 s.marked[p.scope[t]] = 1
     s.now[0].work += p.scope.size
-    if total < s.now[0].found:
-        s.now[0].found = total
+    if total < s.now[0].best_cost:
+        s.now[0].best_cost = total
         s.now[0].cutoff = max(0, total - s.now[0].slack)
         for i in range(p.ptr.size - 1):
-            s.best[i] = s.chosen[i]
+            s.best[i] = s.support[i]
         s.now[0].improved = True
     if s.low[0] >= s.now[0].cutoff:
         return -1
@@ -528,9 +531,9 @@ def _first_label(p: Functions, s: SearchState, i: int) -> int:
     """Return the label to try first: the support, or in every other dive the incumbent's."""
     # Better labellings often resemble the incumbent; the other dives find those that do not.
     a = s.best[i]
-    if s.now[0].dives % 2 == 0 and s.now[0].found < HARD and _alive(p, s, i, a):
+    if s.now[0].dives % 2 == 0 and s.now[0].best_cost < HARD and _alive(p, s, i, a):
         return int(a)
-    return int(s.chosen[i])
+    return int(s.support[i])
 
 
 @lean_kernel
@@ -605,6 +608,86 @@ def _enter(p: Functions, s: SearchState) -> None:
 
 
 @lean_kernel
+def open_node(p: Functions, s: SearchState) -> int:
+    """Enter the open node of least bound: `OPENED`, or the outcome of the search."""
+    if not s.now[0].at_root:
+        _undo(s, 0)
+        for i in range(p.ptr.size - 1):
+            s.flags[i] = 0
+        s.now[0].at_root = True
+    if s.now[0].root_cutoff != s.now[0].cutoff:
+        result = propagate(p, s)
+        if result == INTERRUPTED:
+            return OUT_OF_WORK
+        if result == CONFLICT:
+            _put(s, 0, s.now[0].cutoff)
+            return DONE
+        # Changes at the root are never undone, because they hold in the whole tree.
+        first = s.now[0].root_cutoff < 0
+        s.now[0].root_cutoff = s.now[0].cutoff
+        s.now[0].root_low = s.low[0]
+        s.now[0].trail = 0
+        _undo(s, 0)
+        if first:
+            return AT_ROOT
+    if s.open.size[0] == 0 or s.open.key[s.open.items[0]] >= s.now[0].cutoff:
+        return DONE
+    s.now[0].at_root = False
+    _enter(p, s)
+    return OPENED
+
+
+@lean_kernel
+def descend(p: Functions, s: SearchState, branch: int) -> bool:
+    """Decide on a variable, or leave for the best open node; return False if memory is full."""
+    level = s.now[0].level
+    full = s.now[0].trail + s.cell.size > s.trail_at.size
+    room = s.now[0].pool + 2 * level + 2 < s.parent.size
+    if full and (level == 0 or not room):
+        return False
+    if (full or s.now[0].backtracks >= s.now[0].limit) and room and level > 0:
+        _leave(s)
+        # Depth-first searches get longer while too much of the work is to repeat decisions.
+        if s.now[0].replayed * 10 > s.now[0].nodes:
+            s.now[0].limit = min(2 * s.now[0].limit, s.now[0].most_backtracks)
+        elif s.now[0].replayed * 20 < s.now[0].nodes:
+            s.now[0].limit = max(1, s.now[0].limit // 2)
+        return True
+    s.var[level] = branch
+    s.label[level] = _first_label(p, s, branch)
+    s.mark[level] = s.now[0].trail
+    s.bound[level] = s.low[0]
+    s.right[level] = 0
+    s.now[0].level = level + 1
+    s.now[0].stamps += 1
+    s.now[0].stamp = s.now[0].stamps
+    _decide(p, s, branch, s.label[level], 1)
+    return True
+
+
+@lean_kernel
+def backtrack(p: Functions, s: SearchState) -> None:
+    """Reverse the last decision with an unexplored branch, or end the search of the open node."""
+    level = s.now[0].level
+    s.now[0].backtracks += 1
+    s.now[0].all_backtracks += 1
+    for i in range(p.ptr.size - 1):
+        s.flags[i] = 0
+    while level > 0 and (s.right[level - 1] == 1 or s.bound[level - 1] >= s.now[0].cutoff):
+        level -= 1
+    s.now[0].level = level
+    if level == 0:
+        s.now[0].active = False
+        return
+    level -= 1
+    _undo(s, s.mark[level])
+    s.right[level] = 1
+    s.now[0].last = s.var[level]
+    s.now[0].failed = s.now[0].conflict = False
+    _decide(p, s, s.var[level], s.label[level], 0)
+
+
+@lean_kernel
 def search(p: Functions, s: SearchState) -> int:
     """Continue the search until it is done, out of work, or has found a better labelling."""
     s.now[0].improved = False
@@ -614,76 +697,17 @@ def search(p: Functions, s: SearchState) -> int:
         if s.now[0].improved:
             return IMPROVED
         if not s.now[0].active:
-            if not s.now[0].at_root:
-                _undo(s, 0)
-                for i in range(p.ptr.size - 1):
-                    s.flags[i] = 0
-                s.now[0].at_root = True
-            if s.now[0].root_cutoff != s.now[0].cutoff:
-                result = propagate(p, s)
-                if result == INTERRUPTED:
-                    return OUT_OF_WORK
-                if result == CONFLICT:
-                    _put(s, 0, s.now[0].cutoff)
-                    return DONE
-                # Changes at the root are never undone, because they hold in the whole tree.
-                first = s.now[0].root_cutoff < 0
-                s.now[0].root_cutoff = s.now[0].cutoff
-                s.now[0].root_low = s.low[0]
-                s.now[0].trail = 0
-                _undo(s, 0)
-                if first:
-                    return AT_ROOT
-            if s.open.size[0] == 0 or s.open.key[s.open.items[0]] >= s.now[0].cutoff:
-                return DONE
-            s.now[0].at_root = False
-            _enter(p, s)
+            outcome = open_node(p, s)
+            if outcome != OPENED:
+                return outcome
         result = CONFLICT
         if not s.now[0].failed:
             result = propagate(p, s)
             if result == INTERRUPTED:
                 return OUT_OF_WORK
-        branch = -1
         s.now[0].nodes += 1
-        if result == CONSISTENT:
-            branch = complete(p, s)
-        level = s.now[0].level
-        if branch >= 0:
-            full = s.now[0].trail + s.cell.size > s.trail_at.size
-            room = s.now[0].pool + 2 * level + 2 < s.parent.size
-            if full and (level == 0 or not room):
-                return FULL
-            if (full or s.now[0].backtracks >= s.now[0].limit) and room and level > 0:
-                _leave(s)
-                if s.now[0].replayed * 10 > s.now[0].nodes:
-                    s.now[0].limit = min(2 * s.now[0].limit, s.now[0].most_backtracks)
-                elif s.now[0].replayed * 20 < s.now[0].nodes:
-                    s.now[0].limit = max(1, s.now[0].limit // 2)
-                continue
-            s.var[level] = branch
-            s.label[level] = _first_label(p, s, branch)
-            s.mark[level] = s.now[0].trail
-            s.bound[level] = s.low[0]
-            s.right[level] = 0
-            s.now[0].level = level + 1
-            s.now[0].stamps += 1
-            s.now[0].stamp = s.now[0].stamps
-            _decide(p, s, branch, s.label[level], 1)
-            continue
-        # Backtrack to the last decision with an unexplored branch.
-        s.now[0].backtracks += 1
-        s.now[0].all_backtracks += 1
-        for i in range(p.ptr.size - 1):
-            s.flags[i] = 0
-        while level > 0 and (s.right[level - 1] == 1 or s.bound[level - 1] >= s.now[0].cutoff):
-            level -= 1
-        s.now[0].level = level
-        if level == 0:
-            s.now[0].active = False
-            continue
-        level -= 1
-        _undo(s, s.mark[level])
-        s.right[level] = 1
-        s.now[0].last = s.var[level]
-        s.now[0].failed = s.now[0].conflict = False
-        _decide(p, s, s.var[level], s.label[level], 0)
+        branch = complete(p, s) if result == CONSISTENT else -1
+        if branch < 0:
+            backtrack(p, s)
+        elif not descend(p, s, branch):
+            return FULL

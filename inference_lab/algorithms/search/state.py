@@ -10,14 +10,14 @@ single node. Memory is allocated once.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from inference_lab.algorithms.search.network import FORBIDDEN, HARD, CostNetwork
 from inference_lab.graph.arrays import IntArray, starts_of
 from inference_lab.kernels.heap import Heap, empty_heap, push
-from inference_lab.kernels.struct import record
+from inference_lab.kernels.struct import One, record_of
 
 #: Pending checks after a change at a variable: costs of larger neighbours (after the loss of a
 #: label), full support of smaller neighbours, its own existential support, and the existential
@@ -53,54 +53,146 @@ class Functions(NamedTuple):
     incident: IntArray
 
 
-class SearchState(NamedTuple):
-    """The state that a search changes."""
+class SearchNumbers:
+    """The single numbers of a search, the fields of one record (`SearchState.now`).
 
-    #: All values that backtracking restores; views: ``low`` (1,), ``unary``, ``shift``, ``size``.
+    Costs are integers in units of the network. The *cutoff* is the least cost that is of no
+    interest: the cost of the best labelling, less the gap that is accepted.
+    """
+
+    # ---- costs and bounds
+    #: Cost of the best labelling, at first the cutoff that the search began with.
+    best_cost: int
+    #: Gap that is accepted as a proof.
+    slack: int
+    #: ``best_cost - slack``, at least 0: nodes and labels of this bound and more are ruled out.
+    cutoff: int
+    #: Bound and cutoff at which labels were last pruned by their unary costs.
+    pruned_low: int
+    pruned_cutoff: int
+    #: Bound and cutoff at which the root was last propagated; a cutoff of -1 before the first time.
+    root_low: int
+    root_cutoff: int
+
+    # ---- work, in table entries looked up
+    #: Work since the caller set it to 0, and the amount at which the search returns to its caller.
+    work: int
+    most_work: int
+
+    # ---- cells and the trail
+    #: First cells of the views ``shift``, ``size`` and ``support`` (``unary`` begins at cell 1).
+    shift_from: int
+    size_at: int
+    support_at: int
+    #: Entries on the trail.
+    trail: int
+    #: Stamp of the node that is searched, and the largest stamp so far.
+    stamp: int
+    stamps: int
+
+    # ---- propagation
+    #: Whether the bound has reached the cutoff, or a domain is empty.
+    conflict: bool
+    #: Labels ruled out so far, those of undone nodes included.
+    dropped: int
+    #: Passes in a row without a gain; bound and ``dropped`` at the last gain.
+    idle: int
+    idle_low: int
+    idle_dropped: int
+
+    # ---- the open node, in which a depth-first search runs
+    #: Whether there is one; whether the cells are those of the root.
+    active: bool
+    at_root: bool
+    #: Its number in the pool, and its bound.
+    node: int
+    node_bound: int
+    #: Nodes in the pool.
+    pool: int
+    #: Open nodes entered, and the decisions made again to reach them.
+    dives: int
+    replayed: int
+
+    # ---- the depth-first search
+    #: Decisions on the path from the open node.
+    level: int
+    #: Whether the last decision was impossible or led to a conflict.
+    failed: bool
+    #: Variable of the last decision that was reversed, branched on again while it is open; or -1.
+    last: int
+    #: Nodes propagated.
+    nodes: int
+    #: Backtracks since the open node was entered, and in the whole search.
+    backtracks: int
+    all_backtracks: int
+    #: Backtracks after which the best open node is entered, and the maximum of this limit.
+    limit: int
+    most_backtracks: int
+    #: Whether a better labelling was found since the search was continued.
+    improved: bool
+
+
+class SearchState(NamedTuple):
+    """The state that a search changes.
+
+    Shapes are in variables n, values v (of all variables), functions f, slots, shifts (one for each
+    label of each slot), the largest arity r, levels v + 1, and nodes of the pool.
+    """
+
+    #: (1 + v + shifts + 2n,): all numbers that backtracking restores, in the order of the five
+    #: views below.
     cell: IntArray
+    #: (1,): the lower bound of the node.
     low: IntArray
+    #: (v,): the unary cost of each value.
     unary: IntArray
+    #: (shifts,): the cost moved from a function to each label of each slot.
     shift: IntArray
+    #: (n,): the number of labels left.
     size: IntArray
-    #: The node of the last change of each cell.
+    #: (n,): the existential support, a label whose extension by its neighbours costs nothing.
+    support: IntArray
+    #: (cells,): the stamp of the node at which each cell was last changed.
     stamp: IntArray
-    #: ``trail_at``, ``trail_old``: the trail.
+    #: (4 cells at first,): the cells that were changed, in this order, and their former values.
     trail_at: IntArray
     trail_old: IntArray
-    #: ``dom``, ``pos``: the sparse sets, and the position of each label in its set.
+    #: (v,): the labels of each variable, the ones left first; and the position of each label.
     dom: IntArray
     pos: IntArray
-    #: Like ``shift``.
+    #: (shifts,): where the last support of a label was found: the other label for functions of two
+    #: variables, else an entry of ``tables``.
     hint: IntArray
-    #: (n,): existential supports.
-    chosen: IntArray
-    #: (n,).
+    #: (n,): the pending checks, a sum of ``ARC``, ``DIRECTIONAL``, ``EXISTENTIAL`` and ``NEAR``.
     flags: IntArray
+    #: (n,): scratch, whether a function of the variable adds to the labelling of the supports.
     marked: IntArray
-    #: (f,): conflicts.
+    #: (f,): one more than the conflicts at each function.
     weight: IntArray
-    #: Scratch of the size of a domain.
+    #: (largest domain,): scratch, the cost of the full support of each label.
     least: IntArray
-    #: ``digits``, ``turns``: of a scope.
+    #: (r,): scratch, the labels of a scope, and their positions in the domains.
     digits: IntArray
     turns: IntArray
-    #: (n,): the best labelling known.
+    #: (n,): the best labelling.
     best: IntArray
-    #: ``var``, ``label``, ``mark``, ``bound``, ``right``: the path, level by level.
+    #: (levels,): the decision of each level: its variable and label, the length of the trail and
+    #: the bound before it, and whether the label has been ruled out after its branch was explored.
     var: IntArray
     label: IntArray
     mark: IntArray
     bound: IntArray
     right: IntArray
-    #: ``parent``, ``decision_var``, ``decision_label``, ``decision_assigns``: the pool of nodes;
-    #: ``open`` is the heap of unexplored nodes, least bound first.
+    #: (pool,): nodes of the best-first search: the node above, and the decision that leads here
+    #: from there: a label that is assigned or ruled out.
     parent: IntArray
     decision_var: IntArray
     decision_label: IntArray
     decision_assigns: IntArray
+    #: (pool,): the unexplored nodes, the least bound first, the deepest first of equal ones.
     open: Heap
-    #: A record of numbers.
-    now: Any
+    #: (1,): the single numbers.
+    now: One[SearchNumbers]
 
 
 def make_functions(network: CostNetwork, order: list[int], unit: int) -> tuple[Functions, IntArray]:
@@ -131,7 +223,7 @@ def make_functions(network: CostNetwork, order: list[int], unit: int) -> tuple[F
             filled += table.size
         table_at.append(known[content])
 
-    def ints(values: Any) -> IntArray:
+    def ints(values: list[int]) -> IntArray:
         return np.array(values, dtype=np.int64)
 
     members = ints(scope)
@@ -177,23 +269,12 @@ def make_state(p: Functions, unary: IntArray, cutoff: int) -> SearchState:
     entry = np.repeat(p.table_at[p.function], of_slot) + own * np.repeat(p.stride, of_slot)
     binary = np.diff(p.slots)[p.function] == 2
     depth = values + 1
-    now = record(
-        **dict.fromkeys(
-            (
-                "stamp stamps trail work most_work cutoff found slack pruned_low pruned_cutoff "
-                "root_cutoff root_low size_at shift_from chosen_at last level node node_bound pool "
-                "idle idle_low idle_dropped dropped backtracks all_backtracks limit replayed nodes "
-                "most_backtracks dives"
-            ).split(),
-            int,
-        ),
-        **dict.fromkeys("conflict failed active at_root improved".split(), bool),
-    )
+    now = record_of(SearchNumbers)
     first = now[0]
     first.stamp = first.stamps = first.limit = first.pool = 1
-    first.cutoff = first.found = cutoff
+    first.cutoff = first.best_cost = cutoff
     first.pruned_low = first.root_cutoff = first.last = -1
-    first.shift_from, first.size_at, first.chosen_at = begin[1:]
+    first.shift_from, first.size_at, first.support_at = begin[1:]
     first.most_backtracks = MOST_BACKTRACKS
     first.at_root = True
     state = SearchState(
@@ -208,7 +289,7 @@ def make_state(p: Functions, unary: IntArray, cutoff: int) -> SearchState:
         dom=labels.copy(),
         pos=labels,
         hint=np.where(np.repeat(binary, of_slot), 0, entry),
-        chosen=cell[begin[3] :],
+        support=cell[begin[3] :],
         flags=np.full(n, ALL, dtype=np.int64),
         marked=ints(n),
         weight=np.ones(p.table_at.size, dtype=np.int64),

@@ -6,13 +6,14 @@ its causes are traced back. The costs involved are moved to that variable and to
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from inference_lab._numba import inlined, lean_kernel
-from inference_lab.algorithms.search.state import Functions, SearchState
+from inference_lab.algorithms.search.state import Functions, SearchNumbers, SearchState
 from inference_lab.graph.arrays import IntArray
+from inference_lab.kernels.struct import One
 
 #: Causes of a removal other than the slot of a function: none, or the unary cost.
 _NOTHING, _UNARY = -1, -2
@@ -35,7 +36,7 @@ class Virtual(NamedTuple):
     size: IntArray
     dom: IntArray
     pos: IntArray
-    now: Any
+    now: One[SearchNumbers]
     #: ``killer``, ``when`` (v,): cause and order number of the removal of each value.
     killer: IntArray
     when: IntArray
