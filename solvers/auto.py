@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -25,74 +26,37 @@ from inference_lab.solvers.junction_tree import JunctionTree
 from inference_lab.solving import memory_shortage, solve
 from inference_lab.specs.settings import setting
 
-#: Most variables for the semidefinite relaxation.
-_SDP_VARIABLES = 2000
-#: Most entries of tables for an ILP, and of Potts terms, which need fewer columns: of the 95
-#: E-steps with more entries than the former, it proved 24 in two seconds.
-_ILP_ENTRIES = 60_000
-_ILP_POTTS = 200_000
-#: Most edges a variable of a sparse graph, such as a grid.
-_SPARSE = 2.5
-#: Most edges a variable for a short run of the ILP with two labels.
-_LOOSE = 5.0
-#: From this many variables on, annealing finds lower energies than a population in the same time.
-_LARGE = 200
-#: Slow annealing to a low temperature. On G14, four runs in half a second cut 3058 on average, two
-#: of 2000 sweeps with reheats 3052. In half a minute twelve runs cut 3061 and 3062, four 3060 to
-#: 3063.
-_ANNEALS = "simulated-annealing(restarts={}, reheats=0, sweeps=1000000, end_ratio=0.03)"
-#: Seconds of the budget for each such run, and their least number.
-_SECONDS_AN_ANNEAL, _FEWEST_ANNEALS = 5.0, 4
-#: On tables of many labels, such as scen06, larger regions and more patience end lower in a second.
-_PATIENT_MEMETIC = "memetic(region=100, patience=0.3)"
-#: An elimination of at most this many seconds comes first.
-_SHORT_ELIMINATION = 0.5
-#: Most variables, edges and factors for which an elimination order is searched.
-_ELIMINABLE = 10_000
-#: Product of table entries and open part (see `plan`) up to which an ILP is likely to prove in a
-#: second; the limit grows with the square root of the time. Of 563 E-steps that the LP relaxation
-#: left open it proved half below this limit (estep-regimes). The product orders 91 % of pairs of a
-#: problem proved in half a second and an unproved one correctly, frustration 68 %. With two labels
-#: it proved the ten grids of `instances` with a product up to 85, and not the three from 427 on.
+#: Product of open part (see `GraphFacts`) and table entries up to which an ILP is likely to prove in a
+#: second; the limit grows with the square root of the time (record 011). Of 563 E-steps that the LP
+#: relaxation left open it proved half below this limit. With two labels it proved the ten grids of
+#: `instances` with a product up to 85, and not the three from 427 on.
 _CLOSED_IN_A_SECOND = {"signed-potts": 2500.0, "binary": 150.0}
-#: Multiple of that limit beyond which it proved one in twenty.
-_UNLIKELY = 4.0
-#: Largest open part that an exact search over tables closes within a few times the time.
-_NEARLY_CLOSED = 0.05
-#: From this open part on, a proof is unlikely, and time goes to better labellings.
-_WIDE_OPEN = 0.5
-#: Variables and edges from which on message passing comes first.
-_MESSAGES_FIRST = 100_000
-#: Variables and edges from which on message passing needs most of the time.
-_VAST = 1_000_000
-#: Share of the budget for the first descent. If this many evaluations of the energy, the time of
-#: some sweeps, take longer, they are the limit, up to the second share.
-_DESCENT_SHARE, _DESCENT_EVALUATIONS, _MOST_DESCENT_SHARE = 0.05, 60.0, 0.5
-#: Stages whose code takes ten processor seconds to compile. One that would get a smaller share of
-#: the whole budget is left out: it would hardly begin (record 047).
+#: Seconds an entry of a table that branch and bound takes to build its cost functions (record 054).
+_SECONDS_AN_ENTRY = 2.5e-7
+#: Slow annealing to a low temperature (record 014).
+_ANNEALS = "simulated-annealing(restarts={restarts}, reheats=0, sweeps=1000000, end_ratio=0.03)"
+#: Seconds of the budget for each such run (record 014).
+_SECONDS_AN_ANNEAL = 5.0
+#: Least number of such runs (record 014).
+_FEWEST_ANNEALS = 4
+#: On tables of many labels, larger regions and more patience end lower in a second (record 013).
+_PATIENT_MEMETIC = "memetic(region=100, patience=0.3)"
+#: Stages whose code takes ten processor seconds to compile (record 047).
 _SLOW_TO_COMPILE = frozenset({"trw-s(tighten=cycles)", "semidefinite"})
+#: Least share of the whole budget for such a stage; it would hardly begin (record 047).
 _LEAST_SHARE = 0.03
-#: Share of the budget for the reduction.
+#: Share of the budget for the first descent (record 054).
+_DESCENT_SHARE = 0.05
+#: Evaluations of the energy, the time of some sweeps, for which the descent may exceed its share
+#: (record 054).
+_DESCENT_EVALUATIONS = 60.0
+#: Largest share of the budget for the descent in that case (record 054).
+_MOST_DESCENT_SHARE = 0.5
+#: Share of the budget for the reduction (record 054).
 _REDUCTION_SHARE = 0.1
 
 
-class Stage(NamedTuple):
-    """One stage of a plan: a solver with its share of the remaining time and the reason."""
-
-    solver: str
-    share: float
-    why: str
-    #: Seconds before its search begins; the stage is skipped if its share is not twice as long.
-    begin: float = 0.0
-    #: Whether it starts without the best labelling so far.
-    afresh: bool = False
-
-
-#: The last stage if the time limit ended the first descent.
-_UNFINISHED = [Stage("icm", 1.0, "the descent goes on")]
-
-#: Seconds an entry of a table that branch and bound takes to build its cost functions.
-_SECONDS_AN_ENTRY = 2.5e-7
+# ---------------------------------------------------------------------- facts
 
 
 def structure(graph: FactorGraph) -> str:
@@ -117,175 +81,561 @@ def structure(graph: FactorGraph) -> str:
     return "signed-potts" if potts.all() else "pairwise"
 
 
+class GraphFacts:
+    """The facts that rules read: a graph, the seconds of the run, and the open part.
+
+    The *open part* is the gap between best energy and bound, relative to the gap between best
+    energy and the sum of the least costs. It changes from stage to stage; other facts are computed
+    once, when a rule first reads them.
+    """
+
+    def __init__(self, graph: FactorGraph, open_part: Callable[[], float], seconds: float) -> None:
+        self.graph = graph
+        self.open_part = open_part
+        self.seconds = seconds
+        self.variables = graph.n_variables
+        self.edges = graph.n_edges
+        self.terms = graph.n_edges + graph.n_factors
+
+    @cached_property
+    def structure(self) -> str:
+        """The kind of energy."""
+        return structure(self.graph)
+
+    @cached_property
+    def entries(self) -> int:
+        """The number of entries of all tables."""
+        return n_table_entries(self.graph)
+
+    @cached_property
+    def elimination_s(self) -> float:
+        """The seconds of elimination; ``inf`` where its tables are too large or not foreseen."""
+        return JunctionTree().foreseen(self.graph) if ELIMINABLE.holds(self) else math.inf
+
+    def density(self, count: int) -> float:
+        """Return the number of edges or terms a variable."""
+        return count / max(1, self.variables)
+
+    @property
+    def search_start_s(self) -> float:
+        """The seconds that branch and bound takes before its search begins."""
+        return _SECONDS_AN_ENTRY * self.entries
+
+    @property
+    def distance(self) -> float:
+        """The open table entries, as a multiple of those that an ILP closes in the time."""
+        closed = _CLOSED_IN_A_SECOND[self.structure] * math.sqrt(self.seconds)
+        return self.open_part() * self.entries / closed
+
+    @property
+    def restarts(self) -> int:
+        """The number of slow anneals after the first."""
+        return max(_FEWEST_ANNEALS, round(self.seconds / _SECONDS_AN_ANNEAL)) - 1
+
+    @cached_property
+    def interchangeable(self) -> bool:
+        """Whether a search among copies of one labelling is saved by a fixed order of labels."""
+        few = bool(self.graph.cardinalities[0] < self.variables)
+        return few and break_symmetry(self.graph) is not None
+
+    @cached_property
+    def partition(self) -> bool:
+        """Whether labels are only names of clusters, and some edge favours equal ones."""
+        named = why_no_partition(self.graph) is None
+        return named and bool((edge_gains(self.graph) > 0.0).any())
+
+
+# ---------------------------------------------------------------------- conditions
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A test of the facts of a graph, in words, with the record in `docs/decisions` that set its threshold.
+
+    ``a & b`` holds where both do, ``~a`` where `a` does not. Conditions on the open part are
+    `late`: they are known only during a run.
+    """
+
+    text: str
+    otherwise: str
+    holds: Callable[[GraphFacts], bool]
+    record: str = ""
+    late: bool = False
+    #: The parts of a conjunction.
+    parts: tuple[Condition, ...] = ()
+
+    def __and__(self, other: Condition) -> Condition:
+        """Return the conjunction, whose tests are made from left to right."""
+        return Condition(
+            f"{self.text}, {other.text}",
+            "",
+            lambda facts: self.holds(facts) and other.holds(facts),
+            late=self.late or other.late,
+            parts=(*(self.parts or (self,)), *(other.parts or (other,))),
+        )
+
+    def __invert__(self) -> Condition:
+        """Return the opposite of a single condition."""
+        assert not self.parts
+        return replace(
+            self,
+            text=self.otherwise,
+            otherwise=self.text,
+            holds=lambda facts: not self.holds(facts),
+        )
+
+
+def _is(kind: str, text: str) -> Condition:
+    """Return the test of the kind of energy."""
+    return Condition(text, f"no {text}", lambda facts: facts.structure == kind)
+
+
+def _at_most(
+    limit: float, quantity: str, value: Callable[[GraphFacts], float], record: str
+) -> Condition:
+    """Return the test of an upper limit, which may be reached."""
+    return Condition(
+        f"at most {limit:,g} {quantity}",
+        f"more than {limit:,g} {quantity}",
+        lambda facts: value(facts) <= limit,
+        record,
+    )
+
+
+def _open(share: float, record: str) -> Condition:
+    """Return the test whether at least a share is open."""
+    return Condition(
+        f"at least {100 * share:g} % open",
+        f"less than {100 * share:g} % open",
+        lambda facts: facts.open_part() >= share,
+        record,
+        late=True,
+    )
+
+
+FOREST = Condition("a forest", "cycles", lambda facts: facts.structure == "forest")
+ATTRACTIVE = _is("attractive", "attractive terms")
+BINARY = _is("binary", "two labels")
+SIGNED = _is("signed-potts", "Potts terms of either sign")
+PAIRWISE = _is("pairwise", "tables of pairs")
+HIGHER_ORDER = _is("higher-order", "terms of more than two variables")
+POTTS_TERMS = Condition(
+    "Potts terms of either sign, or two labels",
+    "tables, or attractive terms",
+    lambda facts: facts.structure in ("binary", "signed-potts"),
+)
+TABLES = Condition(
+    "tables",
+    "Potts terms, or attractive ones",
+    lambda facts: facts.structure in ("pairwise", "higher-order"),
+)
+
+#: The search for an elimination order takes a second for some ten thousand variables.
+ELIMINABLE = _at_most(
+    10_000,
+    "variables, edges and factors",
+    lambda facts: facts.variables + facts.terms,
+    "054",
+)
+#: An elimination this short comes first, a longer one later.
+SHORT_ELIMINATION = _at_most(0.5, "s of elimination", lambda facts: facts.elimination_s, "054")
+TREEWIDTH_FITS = Condition(
+    "an order of elimination that fits",
+    "no order of elimination after a short search",
+    lambda facts: facts.elimination_s < math.inf,
+)
+ORDER_MAY_FIT = Condition(
+    "an order of elimination that is not ruled out",
+    "no order of elimination that fits",
+    lambda facts: JunctionTree().supports(facts.graph, 0.0) is None,
+)
+LATER_ELIMINATION = TREEWIDTH_FITS & ~SHORT_ELIMINATION
+#: Sparse graphs, such as grids.
+SPARSE = _at_most(2.5, "edges a variable", lambda facts: facts.density(facts.edges), "054")
+SPARSE_TERMS = _at_most(2.5, "terms a variable", lambda facts: facts.density(facts.terms), "054")
+#: With two labels, a short run of the ILP often proves.
+LOOSE = _at_most(5, "edges a variable", lambda facts: facts.density(facts.edges), "054")
+LOOSE_TERMS = _at_most(5, "terms a variable", lambda facts: facts.density(facts.terms), "054")
+#: With more variables, annealing finds lower energies than a population in the same time.
+SMALL = _at_most(200, "variables", lambda facts: facts.variables, "054")
+SMALL_FOR_SDP = _at_most(2000, "variables", lambda facts: facts.variables, "054")
+#: Potts terms need fewer columns than tables.
+POTTS_FIT_ILP = _at_most(200_000, "table entries", lambda facts: facts.entries, "011")
+TABLES_FIT_ILP = _at_most(60_000, "table entries", lambda facts: facts.entries, "054")
+#: In larger graphs with something to pass on, message passing comes first.
+MESSAGES_FIRST = Condition(
+    "more than 100,000 variables and edges, with unary costs that differ",
+    "at most 100,000 variables and edges, or unary costs all equal",
+    lambda facts: (
+        facts.variables + facts.edges > 100_000 and bool(np.ptp(facts.graph.unary_values) > 0)
+    ),
+    "054",
+)
+#: In still larger ones it needs most of the time.
+VAST = ~_at_most(
+    1_000_000, "variables and edges", lambda facts: facts.variables + facts.edges, "054"
+)
+INTERCHANGEABLE = Condition(
+    "interchangeable labels", "labels that differ", lambda facts: facts.interchangeable, "037"
+)
+PARTITION = Condition(
+    "labels that only name clusters", "labels that differ", lambda facts: facts.partition, "037"
+)
+#: Graphs where a first bound and a first population decide how to go on.
+GAP_DECIDES = Condition(
+    "small or sparse enough for the gap to decide",
+    "too large or dense for the gap to decide",
+    lambda facts: (
+        SPARSE.holds(facts)
+        if facts.structure == "binary"
+        else (SIGNED & ~MESSAGES_FIRST).holds(facts)
+    ),
+    "011",
+)
+
+#: Nothing but the least costs is known.
+NOTHING_CLOSED = _open(1.0, "011")
+#: A proof is unlikely, and time goes to better labellings.
+WIDE_OPEN = _open(0.5, "011")
+#: An exact search over tables closes the rest within a few times the time.
+NEARLY_CLOSED = Condition(
+    "at most 5 % open", "more than 5 % open", lambda facts: facts.open_part() <= 0.05, "011", True
+)
+PROOF_LIKELY = Condition(
+    "an ILP is likely to close as many table entries as are open",
+    "an ILP is unlikely to close as many table entries as are open",
+    lambda facts: facts.distance <= 1.0,
+    "011",
+    late=True,
+)
+#: Beyond, an ILP proved one E-step in twenty.
+PROOF_POSSIBLE = Condition(
+    "an ILP is likely to close a quarter of the open table entries",
+    "an ILP is unlikely to close a quarter of the open table entries",
+    lambda facts: facts.distance <= 4.0,
+    "011",
+    late=True,
+)
+
+
+# ---------------------------------------------------------------------- rules
+
+
+class Stage(NamedTuple):
+    """One stage of a plan: a solver with its share of the remaining time and the reason."""
+
+    solver: str
+    share: float
+    why: str
+    #: Seconds before its search begins; the stage is skipped if its share is not twice as long.
+    begin: float = 0.0
+    #: Whether it starts without the best labelling so far.
+    afresh: bool = False
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Where `when` holds, run `solver` for `share` of the remaining time, because of `why`."""
+
+    when: Condition
+    solver: str
+    share: float
+    why: str
+    #: Seconds before the search begins.
+    begin: Callable[[GraphFacts], float] = lambda facts: 0.0
+    #: Whether the solver starts without the best labelling so far.
+    afresh: bool = False
+    #: A rule that follows wherever this one is applied.
+    then: Rule | None = None
+
+    def stage(self, facts: GraphFacts) -> Stage:
+        """Return the stage of a facts."""
+        solver = self.solver.format(restarts=facts.restarts)
+        return Stage(solver, self.share, self.why, self.begin(facts), self.afresh)
+
+
+class FirstOf(NamedTuple):
+    """Rules of which the first that applies is used."""
+
+    rules: tuple[Rule, ...]
+
+
+class ForeseenRule(NamedTuple):
+    """A rule that applies to a graph, in words."""
+
+    #: The conditions that hold, and the one on the open part, which is known during a run only.
+    when: str
+    proviso: str
+    solver: str
+    share: float
+    why: str
+    #: The records that set the thresholds.
+    records: tuple[str, ...]
+
+
+def _first_of(*rules: Rule) -> FirstOf:
+    return FirstOf(rules)
+
+
+_SMALL_TREEWIDTH = "small treewidth: elimination is exact"
+_CLUSTERS = "clusters raise the bound over cycles"
+_BRANCHING = "small enough for branch and bound"
+_POPULATION = "terms of either sign: a population of local optima"
+_COPIES = "labels are interchangeable: a short exact search among one of all copies"
+_LARGE_MESSAGES = "large: closest from a hundred thousand variables on (estep-scaling)"
+_LITTLE_OPEN = "an ILP proves most graphs of its size of which so little is left open"
+_FEW_NEIGHBOURS = "few neighbours: exact moves on large subgraphs"
+_FOR_THE_REST = "a population of local optima, for whatever follows"
+
+
+def _eliminate(when: Condition) -> Rule:
+    return Rule(when, "junction-tree", 0.6, _SMALL_TREEWIDTH, lambda facts: facts.elimination_s)
+
+
+def _branch(when: Condition, share: float, why: str) -> Rule:
+    return Rule(when, "branch-and-bound", share, why, lambda facts: facts.search_start_s)
+
+
+#: The rules, read from top to bottom; shares and the order of stages were set by record 011 unless
+#: their conditions name another.
+RULES: tuple[Rule | FirstOf, ...] = (
+    Rule(FOREST, "junction-tree", 1.0, "a forest: elimination is exact"),
+    _eliminate(~FOREST & SHORT_ELIMINATION),
+    # ---- attractive terms
+    Rule(ATTRACTIVE, "trw-s", 0.7, "bounds, often tight on attractive terms"),
+    Rule(
+        ATTRACTIVE,
+        "alpha-expansion",
+        0.7,
+        "attractive terms: expansion moves go on from there",
+    ),
+    Rule(ATTRACTIVE, "trw-s(tighten=cycles)", 0.7, _CLUSTERS),
+    _eliminate(ATTRACTIVE & LATER_ELIMINATION),
+    Rule(ATTRACTIVE & TABLES_FIT_ILP, "ilp", 0.6, _BRANCHING),
+    # ---- Potts terms of either sign whose labels are only names
+    _branch(SIGNED & INTERCHANGEABLE, 0.1, _COPIES),
+    Rule(
+        SIGNED & PARTITION,
+        "multicut(anneals=1000000)",
+        0.6,
+        "labels are only names of clusters: a search over partitions",
+    ),
+    # ---- Potts terms of either sign, large
+    _first_of(
+        # With a million points the sweeps of ten seconds are still too few.
+        Rule(SIGNED & MESSAGES_FIRST & VAST, "loopy-bp(damping=0.5)", 0.85, _LARGE_MESSAGES),
+        Rule(SIGNED & MESSAGES_FIRST, "loopy-bp(damping=0.5)", 0.6, _LARGE_MESSAGES),
+    ),
+    Rule(SIGNED & MESSAGES_FIRST, "icm", 1.0, "single changes from where the messages led"),
+    Rule(SIGNED & MESSAGES_FIRST, "trw-s(tighten=cycles)", 0.6, _CLUSTERS),
+    Rule(SIGNED & MESSAGES_FIRST, "memetic", 0.3, _POPULATION),
+    # ---- two labels, dense
+    Rule(
+        BINARY & ~LOOSE & ~SMALL,
+        _ANNEALS,
+        0.5,
+        "two labels, large and dense: many short anneals",
+    ),
+    _first_of(
+        Rule(BINARY & ~SPARSE & ~SMALL, "memetic", 0.5, _POPULATION),
+        Rule(BINARY & ~SPARSE, "memetic", 0.3, _POPULATION),
+    ),
+    Rule(
+        BINARY & ~SPARSE & LOOSE & POTTS_FIT_ILP,
+        "ilp",
+        0.3,
+        "loosely tied: cutting planes and branching often prove soon",
+    ),
+    _eliminate(BINARY & ~SPARSE & LATER_ELIMINATION),
+    # ---- two labels, sparse, and other Potts terms of either sign
+    # Persistency has already used single variables.
+    Rule(BINARY & SPARSE, "mplp", 0.1, "a first bound, from clusters over cycles"),
+    Rule(
+        SIGNED & ~MESSAGES_FIRST,
+        "trw-s",
+        0.1,
+        "a first bound: tight on most E-steps (estep-regimes)",
+    ),
+    # Afresh, because a population that starts from one labelling stays close to it.
+    Rule(POTTS_TERMS & GAP_DECIDES, "memetic", 0.2, _POPULATION, afresh=True),
+    Rule(POTTS_TERMS & GAP_DECIDES & POTTS_FIT_ILP & PROOF_LIKELY, "ilp", 0.75, _LITTLE_OPEN),
+    _eliminate(POTTS_TERMS & GAP_DECIDES & LATER_ELIMINATION),
+    # If a proof is unlikely, more of the time goes to better labellings.
+    _first_of(
+        Rule(SIGNED & ~MESSAGES_FIRST & PROOF_POSSIBLE, "memetic", 0.4, _POPULATION),
+        Rule(SIGNED & ~MESSAGES_FIRST, "memetic", 0.6, _POPULATION),
+        Rule(BINARY & SPARSE & PROOF_POSSIBLE, "subgraph-search", 0.4, _FEW_NEIGHBOURS),
+        Rule(BINARY & SPARSE, "subgraph-search", 0.6, _FEW_NEIGHBOURS),
+    ),
+    Rule(SIGNED & ~MESSAGES_FIRST & SPARSE, "subgraph-search", 0.2, _FEW_NEIGHBOURS),
+    # ---- all Potts terms of either sign: bounds
+    Rule(
+        POTTS_TERMS & ~SPARSE & SMALL_FOR_SDP,
+        "semidefinite",
+        0.7,
+        "frustrated and dense: the LP bound is weak",
+    ),
+    Rule(BINARY, "mplp", 0.6, "two labels: clusters over frustrated cycles often prove"),
+    Rule(SIGNED, "trw-s(tighten=cycles)", 0.6, _CLUSTERS),
+    Rule(POTTS_TERMS & POTTS_FIT_ILP, "ilp", 0.6, _BRANCHING),
+    # ---- general tables and terms of higher order
+    # Branch and bound solves many of these graphs quickly, and detects early if it cannot.
+    _branch(TABLES, 0.25, "a short exact search over cost functions"),
+    _eliminate(TABLES & LATER_ELIMINATION),
+    Rule(
+        TABLES & NEARLY_CLOSED,
+        "branch-and-bound",
+        0.7,
+        "the exact search goes on: little is left open",
+    ),
+    Rule(
+        HIGHER_ORDER,
+        "trw-s",
+        0.25,
+        "messages along chains, where the factors are of a form it knows",
+    ),
+    Rule(PAIRWISE & NOTHING_CLOSED, "trw-s", 0.1, "a first bound"),
+    Rule(TABLES & ~LOOSE_TERMS, "simulated-annealing", 0.3, "dense: short anneals"),
+    Rule(TABLES & SPARSE_TERMS, "subgraph-search", 0.3, _FEW_NEIGHBOURS),
+    _first_of(
+        Rule(
+            TABLES & LOOSE_TERMS & WIDE_OPEN,
+            _PATIENT_MEMETIC,
+            0.75,
+            _FOR_THE_REST,
+            afresh=True,
+            then=Rule(TABLES, _PATIENT_MEMETIC, 0.4, "another one: a proof is far", afresh=True),
+        ),
+        Rule(TABLES, _PATIENT_MEMETIC, 0.4, _FOR_THE_REST, afresh=True),
+    ),
+    Rule(PAIRWISE, "trw-s(tighten=cycles)", 0.5, "general tables: messages, then clusters"),
+    Rule(PAIRWISE, "mplp", 0.4, "another way to the same bound"),
+    Rule(
+        HIGHER_ORDER & ~WIDE_OPEN,
+        "branch-and-bound",
+        0.6,
+        "the exact search again, from a better labelling",
+    ),
+    _first_of(
+        Rule(HIGHER_ORDER & TABLES_FIT_ILP & SPARSE, "ilp", 0.6, "often proves soon"),
+        Rule(HIGHER_ORDER & TABLES_FIT_ILP, "ilp", 0.3, "often proves soon"),
+    ),
+    Rule(HIGHER_ORDER, "trw-s", 0.3, "more sweeps"),
+    Rule(HIGHER_ORDER, "mplp", 0.5, "higher-order terms: max-product LP with clusters"),
+    Rule(TABLES & TABLES_FIT_ILP, "ilp", 0.6, _BRANCHING),
+    # ---- whatever the terms: exact methods that take longer
+    Rule(
+        ~FOREST & ELIMINABLE & ~TREEWIDTH_FITS & ORDER_MAY_FIT,
+        "junction-tree",
+        0.8,
+        "an order of elimination may yet be found",
+    ),
+    Rule(TABLES, "memetic", 0.4, "another population, before more is tried to prove"),
+    Rule(TABLES, "branch-and-bound", 0.5, "the exact search again, with more time"),
+    Rule(~FOREST, "toulbar2", 0.9, "search over cost functions, where it is installed"),
+)
+
+_TIME_IS_LEFT = "time is left: on to better labellings"
+PRICED = Condition("label costs", "no label costs", lambda facts: facts.graph.n_label_costs > 0)
+GRID_LIKE = SPARSE & Condition(
+    "pairs only", "factors of more than two variables", lambda facts: not facts.graph.n_factors
+)
+#: Searches for better labellings, for the time after a plan.
+SEARCHES: tuple[Rule | FirstOf, ...] = (
+    _first_of(
+        Rule(PRICED, "simulated-annealing", 1.0, _TIME_IS_LEFT),
+        Rule(
+            GRID_LIKE,
+            "subgraph-search",
+            1.0,
+            _TIME_IS_LEFT,
+            then=Rule(GRID_LIKE, "memetic", 1.0, _TIME_IS_LEFT),
+        ),
+        Rule(
+            ~PRICED,
+            "memetic",
+            1.0,
+            _TIME_IS_LEFT,
+            then=Rule(~PRICED, "simulated-annealing", 1.0, _TIME_IS_LEFT),
+        ),
+    ),
+)
+
+
+_EXACT_SUM = "elimination: exact where its tables fit"
+ANY = Condition("any graph", "no graph", lambda facts: True)
+#: The stages at T > 0, where the first estimate is kept (records 015 and 038).
+MARGINALS: tuple[Rule | FirstOf, ...] = (
+    _first_of(
+        Rule(ELIMINABLE, "junction-tree(estimate=True)", 1.0, _EXACT_SUM),
+        Rule(ANY, "junction-tree", 1.0, _EXACT_SUM),
+    ),
+    Rule(ANY, "loopy-bp", 0.5, "marginals and the Bethe estimate"),
+    Rule(ANY, "mean-field", 0.4, "a lower bound on the log-partition"),
+    Rule(ANY, "trw-bp", 0.5, "an upper bound on the log-partition"),
+    Rule(ANY, "weighted-mini-buckets", 1.0, "a closer one, except on large graphs of pairs"),
+)
+
+
+def fired(rules: tuple[Rule | FirstOf, ...], facts: GraphFacts) -> Iterator[Rule]:
+    """Yield the rules that apply, each tested when the stages before it have run."""
+    for entry in rules:
+        for rule in entry.rules if isinstance(entry, FirstOf) else (entry,):
+            if rule.when.holds(facts):
+                yield rule
+                if rule.then is not None:
+                    yield rule.then
+                break
+
+
 def plan(
     graph: FactorGraph,
     open_part: Callable[[], float] = lambda: 1.0,
     seconds: float = 10.0,
 ) -> Iterator[Stage]:
     """Yield the stages for a reduced graph, each if no stage before it proved optimality."""
-    # ``open_part()`` is the gap between best energy and bound, relative to the gap between best
-    # energy and the sum of the least costs.
-    kind = structure(graph)
-    n, m = graph.n_variables, graph.n_edges
-    if kind == "forest":
-        yield Stage("junction-tree", 1.0, "a forest: elimination is exact")
-        return
-    # The search for an elimination order takes a second for some ten thousand variables.
-    eliminable = n + m + graph.n_factors <= _ELIMINABLE
-    takes = JunctionTree().foreseen(graph) if eliminable else math.inf
-    elimination = Stage("junction-tree", 0.6, "small treewidth: elimination is exact", takes)
-    later = [elimination] if _SHORT_ELIMINATION < takes < math.inf else []
-    if takes <= _SHORT_ELIMINATION:
-        yield elimination
-    entries = n_table_entries(graph)
-    why = "small enough for branch and bound"
-    potts = kind in ("binary", "signed-potts")
-    most = _ILP_POTTS if potts else _ILP_ENTRIES
-    ilp = [Stage("ilp", 0.6, why)] if entries <= most else []
-    if kind == "attractive":
-        yield Stage("trw-s", 0.7, "bounds, often tight on attractive terms")
-        yield Stage("alpha-expansion", 0.7, "attractive terms: expansion moves go on from there")
-        yield Stage("trw-s(tighten=cycles)", 0.7, "clusters raise the bound over cycles")
-        yield from later + ilp
-    elif potts:
-        few = graph.cardinalities[0] < n
-        if kind == "signed-potts" and few and break_symmetry(graph) is not None:
-            why = "labels are interchangeable: a short exact search among one of all copies"
-            yield Stage("branch-and-bound", 0.1, why, begin=_SECONDS_AN_ENTRY * entries)
-        partition = kind == "signed-potts" and why_no_partition(graph) is None
-        if partition and (edge_gains(graph) > 0.0).any():
-            why = "labels are only names of clusters: a search over partitions"
-            yield Stage("multicut(anneals=1000000)", 0.6, why)
-        closed = _CLOSED_IN_A_SECOND[kind] * math.sqrt(seconds)
-        anneals = _ANNEALS.format(max(_FEWEST_ANNEALS, round(seconds / _SECONDS_AN_ANNEAL)) - 1)
-        yield from _of_either_sign(
-            graph, kind, ilp, later, anneals, lambda: open_part() * entries / closed
-        )
-    else:
-        yield from _of_tables(graph, kind, ilp, later, open_part)
-    if takes == math.inf and eliminable and JunctionTree().supports(graph, 0.0) is None:
-        yield Stage("junction-tree", 0.8, "an order of elimination may yet be found")
-    if kind in ("pairwise", "higher-order"):
-        yield Stage("memetic", 0.4, "another population, before more is tried to prove")
-        yield Stage("branch-and-bound", 0.5, "the exact search again, with more time")
-    yield Stage("toulbar2", 0.9, "search over cost functions, where it is installed")
+    facts = GraphFacts(graph, open_part, seconds)
+    return (rule.stage(facts) for rule in fired(RULES, facts))
 
 
-def _of_either_sign(
-    graph: FactorGraph,
-    kind: str,
-    ilp: list[Stage],
-    later: list[Stage],
-    anneals: str,
-    far: Callable[[], float],
-) -> Iterator[Stage]:
-    """Yield the stages for Potts terms of either sign, by the distance to a proof."""
-    # An ILP is likely to prove if ``far() <= 1``. Stages in `later` prove for certain, but may take
-    # longer than the first ones.
-    n, m = graph.n_variables, graph.n_edges
-    sparse = m <= _SPARSE * n
-    why = "terms of either sign: a population of local optima"
-    population = Stage("memetic", 0.3, why)
-    if n + m > _MESSAGES_FIRST and kind == "signed-potts" and np.ptp(graph.unary_values) > 0:
-        why = "large: closest from a hundred thousand variables on (estep-scaling)"
-        # With a million points the sweeps of ten seconds are still too few.
-        share = 0.6 if n + m <= _VAST else 0.85
-        yield Stage("loopy-bp(damping=0.5)", share, why)
-        yield Stage("icm", 1.0, "single changes from where the messages led")
-        yield Stage("trw-s(tighten=cycles)", 0.6, "clusters raise the bound over cycles")
-        yield population
-    elif kind == "binary" and not sparse:
-        if m > _LOOSE * n and n > _LARGE:
-            why = "two labels, large and dense: many short anneals"
-            yield Stage(anneals, 0.5, why)
-        yield population._replace(share=0.5 if n > _LARGE else 0.3)
-        if m <= _LOOSE * n:
-            why = "loosely tied: cutting planes and branching often prove soon"
-            yield from (stage._replace(share=0.3, why=why) for stage in ilp)
-        yield from later
-    else:
-        if kind == "binary":
-            # Persistency has already used single variables.
-            yield Stage("mplp", 0.1, "a first bound, from clusters over cycles")
-        else:
-            yield Stage("trw-s", 0.1, "a first bound: tight on most E-steps (estep-regimes)")
-        # Afresh, because a population that starts from one labelling stays close to it.
-        yield population._replace(share=0.2, afresh=True)
-        if far() <= 1.0:
-            why = "an ILP proves most graphs of its size of which so little is left open"
-            yield from (stage._replace(share=0.75, why=why) for stage in ilp)
-        yield from later
-        # If a proof is unlikely, more of the time goes to better labellings.
-        share = 0.4 if far() <= _UNLIKELY else 0.6
-        if kind == "signed-potts":
-            yield population._replace(share=share)
-            share = 0.2
-        if sparse:
-            why = "few neighbours: exact moves on large subgraphs"
-            yield Stage("subgraph-search", share, why)
-    if not sparse and n <= _SDP_VARIABLES:
-        yield Stage("semidefinite", 0.7, "frustrated and dense: the LP bound is weak")
-    if kind == "binary":
-        yield Stage("mplp", 0.6, "two labels: clusters over frustrated cycles often prove")
-    else:
-        yield Stage("trw-s(tighten=cycles)", 0.6, "clusters raise the bound over cycles")
-    yield from ilp
-
-
-def _of_tables(
-    graph: FactorGraph,
-    kind: str,
-    ilp: list[Stage],
-    later: list[Stage],
-    open_part: Callable[[], float],
-) -> Iterator[Stage]:
-    """Yield the stages for general tables and higher-order terms, by the open part."""
-    n, terms = graph.n_variables, graph.n_edges + graph.n_factors
-    # Branch and bound solves many of these graphs quickly, and detects early if it cannot.
-    search = Stage("branch-and-bound", 0.25, "a short exact search over cost functions")
-    yield search._replace(begin=_SECONDS_AN_ENTRY * n_table_entries(graph))
-    yield from later
-    if open_part() <= _NEARLY_CLOSED:
-        yield search._replace(share=0.7, why="the exact search goes on: little is left open")
-    if kind == "higher-order":
-        why = "messages along chains, where the factors are of a form it knows"
-        yield Stage("trw-s", 0.25, why)
-    elif open_part() >= 1.0:
-        yield Stage("trw-s", 0.1, "a first bound")
-    if terms > _LOOSE * n:
-        yield Stage("simulated-annealing", 0.3, "dense: short anneals")
-    elif terms <= _SPARSE * n:
-        yield Stage("subgraph-search", 0.3, "few neighbours: exact moves on large subgraphs")
-    why = "a population of local optima, for whatever follows"
-    population = Stage(_PATIENT_MEMETIC, 0.4, why, afresh=True)
-    if terms > _LOOSE * n or open_part() < _WIDE_OPEN:
-        yield population
-    else:
-        yield population._replace(share=0.75)
-        yield population._replace(why="another one: a proof is far")
-    if kind == "pairwise":
-        yield Stage("trw-s(tighten=cycles)", 0.5, "general tables: messages, then clusters")
-        yield Stage("mplp", 0.4, "another way to the same bound")
-    else:
-        if open_part() < _WIDE_OPEN:
-            yield search._replace(share=0.6, why="the exact search again, from a better labelling")
-        share = 0.6 if graph.n_edges <= _SPARSE * n else 0.3
-        yield from (stage._replace(share=share, why="often proves soon") for stage in ilp)
-        yield Stage("trw-s", 0.3, "more sweeps")
-        yield Stage("mplp", 0.5, "higher-order terms: max-product LP with clusters")
-    yield from ilp
+def foreseen(graph: FactorGraph, seconds: float = 10.0) -> list[ForeseenRule]:
+    """Return the rules that apply to a reduced graph, as far as they are known before a run."""
+    facts = GraphFacts(graph, lambda: 1.0, seconds)
+    rules: list[ForeseenRule] = []
+    for entry in RULES:
+        proviso = ""
+        for rule in entry.rules if isinstance(entry, FirstOf) else (entry,):
+            parts = rule.when.parts or (rule.when,)
+            if not all(part.late or part.holds(facts) for part in parts):
+                continue
+            late = ", ".join(part.text for part in parts if part.late)
+            proviso = f"if {late}" if late else "otherwise" if proviso else ""
+            for one in (rule, rule.then):
+                if one is None or as_solver(one.stage(facts).solver).supports(graph, 0.0):
+                    continue
+                rules.append(
+                    ForeseenRule(
+                        when=", ".join(part.text for part in parts if not part.late),
+                        proviso=proviso,
+                        solver=one.stage(facts).solver,
+                        share=one.share,
+                        why=one.why,
+                        records=tuple(sorted({part.record for part in parts if part.record})),
+                    )
+                )
+            if not late:
+                break
+    return rules
 
 
 def searches(graph: FactorGraph) -> list[Stage]:
     """Return searches for better labellings, for the time after a plan."""
-    sparse = graph.n_edges <= _SPARSE * graph.n_variables
-    if graph.n_label_costs:
-        names = ["simulated-annealing"]
-    elif sparse and not graph.n_factors:
-        names = ["subgraph-search", "memetic"]
-    else:
-        names = ["memetic", "simulated-annealing"]
-    return [Stage(name, 1.0, "time is left: on to better labellings") for name in names]
+    facts = GraphFacts(graph, lambda: 1.0, 1.0)
+    return [rule.stage(facts) for rule in fired(SEARCHES, facts)]
+
+
+#: The last stage if the time limit ended the first descent.
+_UNFINISHED = [Stage("icm", 1.0, "the descent goes on")]
 
 
 @dataclass(frozen=True)
@@ -552,15 +902,8 @@ def _facts(stage: Stage, solution: Solution) -> dict[str, Any]:
 
 def _marginals(graph: FactorGraph, run: Run, end: float) -> Outcome:
     """Return the outcome at T > 0: exact if elimination fits, else by propagation, with bounds."""
-    small = graph.n_variables + graph.n_edges + graph.n_factors <= _ELIMINABLE
-    elimination = "junction-tree(estimate=True)" if small else "junction-tree"
-    stages = [
-        Stage(elimination, 1.0, "elimination: exact where its tables fit"),
-        Stage("loopy-bp", 0.5, "marginals and the Bethe estimate"),
-        Stage("mean-field", 0.4, "a lower bound on the log-partition"),
-        Stage("trw-bp", 0.5, "an upper bound on the log-partition"),
-        Stage("weighted-mini-buckets", 1.0, "a closer one, except on large graphs of pairs"),
-    ]
+    facts = GraphFacts(graph, lambda: 1.0, end)
+    stages = [rule.stage(facts) for rule in fired(MARGINALS, facts)]
     diagnostics: dict[str, Any] = {"plan": []}
     bounds: dict[str, list[float]] = {"lower": [], "upper": []}
     answer: Solution | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.resources
 import json
 import math
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -68,6 +69,13 @@ class Diagnosis:
         Source of the evidence.
     remarks : tuple of str
         Remarks of the problem's info.
+    rules : tuple of mapping
+        Rules by which `auto` chooses its stages, in order: ``when`` (conditions that hold),
+        ``proviso`` (on the open gap, known during a run only), ``solver``, ``share`` of the
+        remaining time, ``why``, and ``records`` (decisions that set the thresholds).
+    rules_variables : int
+        Number of variables of the graph to which the rules apply: of the largest component that
+        persistency leaves; 0 if persistency labels all variables.
 
     Examples
     --------
@@ -84,6 +92,8 @@ class Diagnosis:
     evidence: Mapping[str, Any] = field(default_factory=dict)
     study: str = ""
     remarks: tuple[str, ...] = ()
+    rules: tuple[Mapping[str, Any], ...] = ()
+    rules_variables: int = 0
 
     @property
     def whole(self) -> bool:
@@ -163,6 +173,13 @@ class Diagnosis:
                 texts["best where not tight"] = _told(known["not_tight"]["solvers"])
         if self.remarks:
             texts["remarks"] = "; ".join(self.remarks)
+        if self.rules:
+            texts["rules of auto"] = (
+                f"for {counted(self.rules_variables, 'variable')}, in this order"
+            )
+            texts |= {f"{number:>2}": _rule(rule) for number, rule in enumerate(self.rules, 1)}
+        else:
+            texts["rules of auto"] = "none is needed: persistency labels all variables"
         return texts
 
     def __repr__(self) -> str:
@@ -194,6 +211,13 @@ def _told(solvers: list[dict[str, Any]]) -> str:
     )
 
 
+def _rule(rule: Mapping[str, Any]) -> str:
+    """Return a rule as a line."""
+    proviso = f", {rule['proviso']}" if rule["proviso"] else ""
+    share = f"{100 * rule['share']:g} % of the time left"
+    return f"{rule['solver']}, {share}{proviso}: {rule['why']} [{rule['when']}]"
+
+
 def diagnose(
     graph: ProblemSource,
     *,
@@ -205,7 +229,7 @@ def diagnose(
 
     Features such as frustrated pairs take linear time; the LP relaxation is solved on a small
     graph or on a part of a large one. Records of a study with similar frustration give the
-    prediction.
+    prediction. The rules by which `auto` would choose its solvers follow.
 
     Parameters
     ----------
@@ -215,7 +239,8 @@ def diagnose(
     data_dir : path, optional
         The data folder, for a spec.
     time_limit : float
-        Seconds for the relaxation; 0 leaves it out.
+        Seconds for the relaxation, and as many for persistency before the rules of `auto`; 0
+        leaves both out.
     seed : int
         Seed of the part.
 
@@ -247,6 +272,7 @@ def diagnose(
     measures = measure(energy)
     lp_gap, size = _relaxed(energy, time_limit, seed) if time_limit else (None, 0)
     known = evidence()
+    rules, rules_variables = _rules(energy, time_limit)
     return Diagnosis(
         measures=measures,
         facts=known_facts(problem.info, measures),
@@ -255,7 +281,28 @@ def diagnose(
         evidence=known["classes"][class_of(measures.frustration)],
         study=known["study"],
         remarks=remarks_of(problem.info),
+        rules=rules,
+        rules_variables=rules_variables,
     )
+
+
+def _rules(graph: FactorGraph, time_limit: float) -> tuple[tuple[Mapping[str, Any], ...], int]:
+    """Return the rules that `auto` applies to the largest component that persistency leaves."""
+    from inference_lab.algorithms.cuts.partial_optimality import reduce
+    from inference_lab.algorithms.parts import parts_to_solve, split
+    from inference_lab.solvers.auto import foreseen
+
+    if time_limit and not graph.is_forest:
+        end = time.monotonic() + time_limit
+        reduction = reduce(graph, lambda: time.monotonic() > end, keep_forms=True)
+        if reduction.settled:
+            return (), 0
+        graph = reduction.graph
+        parts = parts_to_solve(graph)
+        if parts is not None:
+            part_of, log2_states = parts
+            graph = split(graph, part_of)[int(log2_states.argmax())].graph
+    return tuple(rule._asdict() for rule in foreseen(graph)), graph.n_variables
 
 
 def _relaxed(graph: FactorGraph, time_limit: float, seed: int) -> tuple[float | None, int]:

@@ -203,6 +203,32 @@ def test_diagnosis_reports_constraints_and_likely_solvers():
         il.diagnose(as_problem("ising(size=3)"), time_limit=-1)
 
 
+def test_diagnosis_lists_the_rules_of_auto():
+    """They apply to the largest component that persistency leaves."""
+    hard = il.diagnose("ising(size=12, coupling=3.0)", time_limit=1.0)
+    assert hard.rules_variables == 144
+    assert [rule["solver"] for rule in hard.rules[:2]] == ["junction-tree", "mplp"]
+    assert hard.rules[1]["when"] == "two labels, at most 2.5 edges a variable"
+    assert hard.rules[1]["records"] == ("054",)
+    lines = hard.summary()
+    assert lines["rules of auto"] == "for 144 variables, in this order"
+    assert lines[" 2"].startswith("mplp, 10 % of the time left: a first bound")
+    provisos = [rule["proviso"] for rule in hard.rules if rule["solver"] == "subgraph-search"]
+    assert len(provisos) == 2 and provisos[0].startswith("if ") and provisos[1] == "otherwise"
+    # Two components; persistency labels nothing in either.
+    small, large = (as_problem(f"ising(size={size}, coupling=3.0)").graph for size in (6, 9))
+    unaries = np.concatenate([small.unary_values, large.unary_values]).reshape(-1, 2)
+    edges = np.concatenate([small.edges, large.edges + small.n_variables])
+    weights = np.concatenate([small.edge_weights, large.edge_weights])
+    both = il.FactorGraph.potts(unaries, edges, weights)
+    assert il.diagnose(both, time_limit=1.0).rules_variables == large.n_variables
+    assert il.diagnose(both, time_limit=0).rules_variables == both.n_variables
+    cycle = il.FactorGraph.potts(1.0 - np.eye(3), [(0, 1), (1, 2), (0, 2)], 0.1)
+    settled = il.diagnose(cycle)
+    assert settled.rules == () and settled.rules_variables == 0
+    assert "persistency labels all variables" in repr(settled)
+
+
 def test_command_prints_the_diagnosis():
     spec = "estep(data=iris, constraints=50)"
     done = CliRunner().invoke(main, ["diagnose", spec, "--json"])

@@ -2,15 +2,19 @@
 
 import itertools
 import math
+import re
 from dataclasses import replace
+from functools import cache, partial
 
 import numpy as np
 import pytest
+from places import ROOT
 
 import inference_lab as il
 from inference_lab import solving
 from inference_lab.constraints import sample_pairs
 from inference_lab.contract import Status
+from inference_lab.registry.registry import as_solver
 from inference_lab.registry.sources import as_problem
 from inference_lab.solvers import auto
 from inference_lab.solvers.auto import Stage, plan, structure
@@ -77,6 +81,259 @@ def test_the_plan_follows_the_structure():
         for stage in plan(graph):
             assert 0 < stage.share <= 1
             assert stage.why
+
+
+#: A graph of each structure and size that the rules distinguish, by a spec or a function.
+CASES = {
+    "forest": lambda: il.FactorGraph.potts(np.zeros((4, 3)), [(0, 1), (1, 2)], [1, -1]),
+    "attractive grid": lambda: as_problem("potts-grid(height=20, width=20, labels=4)").graph,
+    "narrow grid": lambda: as_problem("potts-grid(height=4, width=200, labels=3)").graph,
+    "wider grid": lambda: as_problem("potts-grid(height=12, width=40, labels=3)").graph,
+    "spin glass": lambda: as_problem("ising(size=40, coupling=3.0)").graph,
+    "loose, two labels": lambda: drawn_potts(100, 400, 2),
+    "dense, two labels": lambda: drawn_potts(300, 6000, 2),
+    "small and dense, two labels": lambda: drawn_potts(100, 600, 2),
+    "either sign, dense": lambda: drawn_potts(150, 1200, 6),
+    "either sign, sparse": lambda: drawn_potts(200, 400, 3),
+    "either sign, large": lambda: drawn_potts(60_000, 60_000, 3),
+    "either sign, vast": lambda: drawn_potts(600_000, 600_000, 3),
+    "interchangeable labels": lambda: drawn_potts(100, 600, 3, field=0.0),
+    "loose tables": lambda: (
+        as_problem("random-graph(variables=120, labels=6, degree=8, terms=tables)").graph
+    ),
+    "sparse tables": lambda: (
+        as_problem("random-graph(variables=150, labels=6, degree=4, terms=tables)").graph
+    ),
+    "dense tables": lambda: (
+        as_problem("random-graph(variables=60, labels=6, degree=12, terms=tables)").graph
+    ),
+    "band, two labels": lambda: band(100, 22, 2, tables=False),
+    "band, either sign": lambda: band(120, 13, 3, tables=False),
+    "band of tables": lambda: band(120, 13, 3, tables=True),
+    "higher order": lambda: drawn_factors(150, 200, 0),
+    "higher order and pairs": lambda: drawn_factors(100, 60, 300),
+}
+
+
+def drawn_potts(n, m, labels, field=1.0):
+    """Return Potts terms of either sign on a random graph."""
+    rng = np.random.default_rng(0)
+    edges = np.unique(np.sort(rng.integers(0, n, size=(m, 2)), axis=1), axis=0)
+    edges = edges[edges[:, 0] < edges[:, 1]]
+    signs = rng.choice([-1.0, 1.0], size=len(edges))
+    return il.FactorGraph.potts(field * rng.random((n, labels)), edges, signs)
+
+
+def band(n, width, labels, tables):
+    """Return random terms between variables that are at most `width` apart."""
+    rng = np.random.default_rng(0)
+    edges = [(i, j) for i in range(n) for j in range(i + 1, min(n, i + width + 1))]
+    unaries = rng.random((n, labels))
+    if tables:
+        costs = rng.normal(size=(len(edges), labels, labels))
+        return il.FactorGraph.pairwise(unaries, edges, costs)
+    return il.FactorGraph.potts(unaries, edges, rng.choice([-1.0, 1.0], size=len(edges)))
+
+
+def drawn_factors(n, triples, pairs):
+    """Return random tables of two and of three variables of two labels."""
+    rng = np.random.default_rng(0)
+    sizes = [3] * triples + [2] * pairs
+    scopes = [rng.choice(n, size=size, replace=False).tolist() for size in sizes]
+    return il.FactorGraph.from_factors(
+        [2] * n, [(scope, rng.normal(size=(2,) * len(scope))) for scope in scopes]
+    )
+
+
+@cache
+def case_graph(name):
+    return CASES[name]()
+
+
+def in_short(graph, open_part):
+    """Return a plan as text: solvers without settings, with their shares in percent."""
+    return ", ".join(
+        f"{stage.solver.partition('(')[0]}{'*' * stage.afresh} {100 * stage.share:.0f}"
+        for stage in plan(graph, lambda: open_part)
+    )
+
+
+#: The plan of each case if all stays open, and if nothing is left open, where that differs;
+#: "*" marks a stage that starts afresh.
+PLANS = {
+    "forest": ("junction-tree 100",),
+    "attractive grid": (
+        "trw-s 70, alpha-expansion 70, trw-s 70, ilp 60, junction-tree 80, toulbar2 90",
+    ),
+    "narrow grid": (
+        "junction-tree 60, trw-s 70, alpha-expansion 70, trw-s 70, ilp 60, toulbar2 90",
+    ),
+    "wider grid": (
+        "trw-s 70, alpha-expansion 70, trw-s 70, junction-tree 60, ilp 60, toulbar2 90",
+    ),
+    "spin glass": (
+        "mplp 10, memetic* 20, subgraph-search 60, mplp 60, ilp 60, junction-tree 80, toulbar2 90",
+        "mplp 10, memetic* 20, ilp 75, subgraph-search 40, mplp 60, ilp 60, junction-tree "
+        "80, toulbar2 90",
+    ),
+    "loose, two labels": (
+        "memetic 30, ilp 30, semidefinite 70, mplp 60, ilp 60, junction-tree 80, toulbar2 90",
+    ),
+    "dense, two labels": (
+        "simulated-annealing 50, memetic 50, semidefinite 70, mplp 60, ilp 60, toulbar2 90",
+    ),
+    "small and dense, two labels": (
+        "memetic 30, semidefinite 70, mplp 60, ilp 60, junction-tree 80, toulbar2 90",
+    ),
+    "either sign, dense": (
+        "trw-s 10, memetic* 20, memetic 60, semidefinite 70, trw-s 60, ilp 60, toulbar2 90",
+        "trw-s 10, memetic* 20, ilp 75, memetic 40, semidefinite 70, trw-s 60, ilp 60, toulbar2 90",
+    ),
+    "either sign, sparse": (
+        "trw-s 10, memetic* 20, ilp 75, memetic 40, subgraph-search 20, trw-s 60, ilp 60, "
+        "junction-tree 80, toulbar2 90",
+    ),
+    "either sign, large": ("loopy-bp 60, icm 100, trw-s 60, memetic 30, trw-s 60, toulbar2 90",),
+    "either sign, vast": ("loopy-bp 85, icm 100, trw-s 60, memetic 30, trw-s 60, toulbar2 90",),
+    "interchangeable labels": (
+        "branch-and-bound 10, multicut 60, trw-s 10, memetic* 20, ilp 75, memetic 40, "
+        "semidefinite 70, trw-s 60, ilp 60, toulbar2 90",
+    ),
+    "loose tables": (
+        "branch-and-bound 25, trw-s 10, memetic* 75, memetic* 40, trw-s 50, mplp 40, ilp "
+        "60, memetic 40, branch-and-bound 50, toulbar2 90",
+        "branch-and-bound 25, branch-and-bound 70, memetic* 40, trw-s 50, mplp 40, ilp "
+        "60, memetic 40, branch-and-bound 50, toulbar2 90",
+    ),
+    "sparse tables": (
+        "branch-and-bound 25, trw-s 10, subgraph-search 30, memetic* 75, memetic* 40, "
+        "trw-s 50, mplp 40, ilp 60, memetic 40, branch-and-bound 50, toulbar2 90",
+        "branch-and-bound 25, branch-and-bound 70, subgraph-search 30, memetic* 40, trw-s "
+        "50, mplp 40, ilp 60, memetic 40, branch-and-bound 50, toulbar2 90",
+    ),
+    "dense tables": (
+        "branch-and-bound 25, trw-s 10, simulated-annealing 30, memetic* 40, trw-s 50, "
+        "mplp 40, ilp 60, memetic 40, branch-and-bound 50, toulbar2 90",
+        "branch-and-bound 25, branch-and-bound 70, simulated-annealing 30, memetic* 40, "
+        "trw-s 50, mplp 40, ilp 60, memetic 40, branch-and-bound 50, toulbar2 90",
+    ),
+    "band, two labels": (
+        "memetic 30, junction-tree 60, semidefinite 70, mplp 60, ilp 60, toulbar2 90",
+    ),
+    "band, either sign": (
+        "trw-s 10, memetic* 20, junction-tree 60, memetic 40, semidefinite 70, trw-s 60, "
+        "ilp 60, toulbar2 90",
+        "trw-s 10, memetic* 20, ilp 75, junction-tree 60, memetic 40, semidefinite 70, "
+        "trw-s 60, ilp 60, toulbar2 90",
+    ),
+    "band of tables": (
+        "branch-and-bound 25, junction-tree 60, trw-s 10, simulated-annealing 30, "
+        "memetic* 40, trw-s 50, mplp 40, ilp 60, memetic 40, branch-and-bound 50, "
+        "toulbar2 90",
+        "branch-and-bound 25, junction-tree 60, branch-and-bound 70, simulated-annealing "
+        "30, memetic* 40, trw-s 50, mplp 40, ilp 60, memetic 40, branch-and-bound 50, "
+        "toulbar2 90",
+    ),
+    "higher order": (
+        "branch-and-bound 25, trw-s 25, subgraph-search 30, memetic* 75, memetic* 40, ilp "
+        "60, trw-s 30, mplp 50, ilp 60, junction-tree 80, memetic 40, branch-and-bound "
+        "50, toulbar2 90",
+        "branch-and-bound 25, branch-and-bound 70, trw-s 25, subgraph-search 30, memetic* "
+        "40, branch-and-bound 60, ilp 60, trw-s 30, mplp 50, ilp 60, junction-tree 80, "
+        "memetic 40, branch-and-bound 50, toulbar2 90",
+    ),
+    "higher order and pairs": (
+        "branch-and-bound 25, trw-s 25, memetic* 75, memetic* 40, ilp 30, trw-s 30, mplp "
+        "50, ilp 60, junction-tree 80, memetic 40, branch-and-bound 50, toulbar2 90",
+        "branch-and-bound 25, branch-and-bound 70, trw-s 25, memetic* 40, "
+        "branch-and-bound 60, ilp 30, trw-s 30, mplp 50, ilp 60, junction-tree 80, "
+        "memetic 40, branch-and-bound 50, toulbar2 90",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_plan_of_each_structure(name):
+    graph = case_graph(name)
+    plans = (in_short(graph, 1.0), in_short(graph, 0.0))
+    assert tuple(dict.fromkeys(plans)) == PLANS[name]
+
+
+def rules_of(entries):
+    """Yield all rules of a list."""
+    for entry in entries:
+        for rule in entry.rules if isinstance(entry, auto.FirstOf) else (entry,):
+            yield rule
+            if rule.then is not None:
+                yield rule.then
+
+
+def test_each_rule_applies_somewhere():
+    """A rule that no case reaches could be wrong, or was forgotten when another changed."""
+    applied = {
+        id(rule)
+        for name in CASES
+        for share in (0.0, 0.3, 1.0)
+        for rule in auto.fired(
+            auto.RULES, auto.GraphFacts(case_graph(name), partial(float, share), 10.0)
+        )
+    }
+    idle = [rule for rule in rules_of(auto.RULES) if id(rule) not in applied]
+    assert [(rule.when.text, rule.solver) for rule in idle] == []
+
+
+def test_thresholds_name_the_records_that_set_them():
+    """Conditions with a number, and constants, name a record that exists."""
+    records = {path.name[:3] for path in (ROOT / "docs/decisions").glob("[0-9]*.md")}
+    lists = (auto.RULES, auto.SEARCHES, auto.MARGINALS)
+    parts = {
+        part
+        for rules in lists
+        for rule in rules_of(rules)
+        for part in rule.when.parts or (rule.when,)
+    }
+    numbered = [part for part in parts if re.search(r"\d", part.text)]
+    assert len(numbered) > 10
+    assert {part.record for part in numbered} | {p.record for p in parts if p.record} <= records
+    source = (ROOT / "solvers/auto.py").read_text(encoding="utf-8")
+    constants = re.findall(r"((?:^#:.*\n)+)^(_[A-Z_]+) = [\d{\"f]", source, flags=re.MULTILINE)
+    named = {name: re.findall(r"records? (\d{3})", comment) for comment, name in constants}
+    assert {"_ANNEALS", "_LEAST_SHARE", "_REDUCTION_SHARE", "_SECONDS_AN_ENTRY"} <= named.keys()
+    assert {
+        name for name, cited in named.items() if not records.issuperset(cited or ["none"])
+    } == set()
+
+
+def test_foreseen_rules_are_those_of_the_run():
+    """Rules without a proviso are in every plan; those with one are in some."""
+    for name in CASES:
+        if name.endswith(("large", "vast")):
+            continue
+        graph = case_graph(name)
+        foreseen = auto.foreseen(graph)
+        certain = [rule.solver for rule in foreseen if not rule.proviso]
+        possible = [rule.solver for rule in foreseen]
+        for share in (0.0, 0.3, 1.0):
+            stages = [
+                stage.solver
+                for stage in plan(graph, partial(float, share))
+                if as_solver(stage.solver).supports(graph, 0.0) is None
+            ]
+            assert is_subsequence(certain, stages), name
+            assert is_subsequence(stages, possible), name
+
+
+def is_subsequence(part, whole):
+    rest = iter(whole)
+    return all(one in rest for one in part)
+
+
+def test_both_populations_of_a_rule_follow():
+    """They do so even if the first one closes most of the gap."""
+    left_open = iter([1.0, 1.0, 0.9, *[0.01] * 50])
+    graph = case_graph("loose tables")
+    solvers = [stage.solver for stage in plan(graph, lambda: next(left_open))]
+    assert solvers.count("memetic(region=100, patience=0.3)") == 2
 
 
 def test_a_labelling_comes_before_the_bounds_and_a_likely_proof_before_the_others():
