@@ -26,10 +26,10 @@ from inference_lab.solvers.junction_tree import JunctionTree
 from inference_lab.solving import memory_shortage, solve
 from inference_lab.specs.settings import setting
 
-#: Product of open part (see `GraphFacts`) and table entries up to which an ILP is likely to prove in a
-#: second; the limit grows with the square root of the time (record 011). Of 563 E-steps that the LP
-#: relaxation left open it proved half below this limit. With two labels it proved the ten grids of
-#: `instances` with a product up to 85, and not the three from 427 on.
+#: Product of the open part (see `GraphFacts`) and table entries up to which an ILP is likely to
+#: prove in a second; the limit grows with the square root of the time (record 011). Of 563 E-steps
+#: that the LP relaxation left open it proved half below this limit. With two labels it proved the
+#: ten grids of `instances` with a product up to 85, and not the three from 427 on.
 _CLOSED_IN_A_SECOND = {"signed-potts": 2500.0, "binary": 150.0}
 #: Seconds an entry of a table that branch and bound takes to build its cost functions (record 054).
 _SECONDS_AN_ENTRY = 2.5e-7
@@ -150,7 +150,7 @@ class GraphFacts:
 
 @dataclass(frozen=True)
 class Condition:
-    """A test of the facts of a graph, in words, with the record in `docs/decisions` that set its threshold.
+    """A test of facts, in words, with the record in `docs/decisions` that set its threshold.
 
     ``a & b`` holds where both do, ``~a`` where `a` does not. Conditions on the open part are
     `late`: they are known only during a run.
