@@ -58,7 +58,6 @@ from inference_lab.kernels.messages import (
     min_sum_message,
     repulsive_message,
 )
-from inference_lab.kernels.prefetching import fetch_row
 from inference_lab.specs.settings import setting
 
 #: Sweeps of the polish; ICM needs about ten.
@@ -67,8 +66,6 @@ _POLISH_SWEEPS = 100
 _TIGHTENING_SWEEPS = 10_000
 #: Variables of a block of temporary arrays, each with its terms.
 _BLOCK = 4096
-#: Variables between the prefetch of a variable's data and its visit.
-_SOON = 2
 #: Kinds of costs of a graph: `PLAIN` ones are finite, of Potts and truncated linear terms only,
 #: with the same number of labels everywhere; `FINITE` ones belong to any terms.
 PLAIN, FINITE, INFINITE = 0, 1, 2
@@ -157,14 +154,6 @@ def add_up(
         for b in range(k):
             a = np.uint64(b)
             costs[a] += rows[one + a]
-
-
-@inlined
-def fetch(g: GraphArrays, plan: Schedule, rank: np.uint64, k: int, rows: FloatArray) -> None:
-    """Prefetch the data that `add_up` reads."""
-    fetch_row(k, g.unary, np.uint64(g.unary_ptr[plan.order[rank]]))
-    for q in range(plan.ptr[rank], plan.ptr[rank + np.uint64(1)]):
-        fetch_row(k, rows, np.uint64(plan.at[q]))
 
 
 @inlined
@@ -322,8 +311,6 @@ def visit_in_turn(
         share = plan.share[direction, rank]
         rest = plan.rest[direction, rank]
         gained = 0.0
-        if direction == 0 and t >= _SOON:
-            fetch(g, plan, np.uint64(t - _SOON), k, state.rows)
         add_up(g, plan, rank, i, k, state.rows, held)
         if factors is not None:
             for p in range(g.inc_ptr[i], g.inc_ptr[i + np.uint64(1)]):

@@ -58,10 +58,10 @@ SKIPPED = "compilation or time or clock or budget or published or tsukuba or kno
 SPEED = frozenset(
     "_FEW _ENERGY_BLOCK _BLOCK _TABLE_BLOCK _SHARE _NEAR _UNDAMPED "
     "_DAMPING _FIRST _FOLLOWED _NOISE _STEPS_PER_SECOND _POLISH_SWEEPS _AFTER_THE_END "
-    "_OFFERED _POLISHED _BLOCK_WORK _CHUNK _TIGHTENING_SWEEPS _SOON _WALL_SLACK _WALL_CONSTANT "
+    "_OFFERED _POLISHED _BLOCK_WORK _CHUNK _TIGHTENING_SWEEPS _WALL_SLACK _WALL_CONSTANT "
     "_BUSY_SLACK _WARM_UP_LIMIT _FOREIGN_WARM_UP_LIMIT _SHOWN _STARTS".split()
 )
-UNSHOWN = frozenset("prefetch warn __repr__ __str__ _repr_html_".split())
+UNSHOWN = frozenset("warn __repr__ __str__ _repr_html_".split())
 #: Files whose kernels are compiled into those of others, as in `inference_lab._numba`.
 SHARED = ("kernels/*.py", "graph/arrays.py", "graph/traversal.py")
 #: Machine code of the mutants, and of the library without a mutant, in the copy.

@@ -17,13 +17,6 @@ from inference_lab.kernels.messages import (
     half_cost,
     least,
 )
-from inference_lab.kernels.prefetching import fetch_row
-
-#: Variables ahead whose data are prefetched, because each choice waits for the previous one and
-#: processors do not fetch further ahead meanwhile.
-_SOON = 8
-#: Least number of labels for which prefetching pays.
-_WIDE = 16
 
 
 @inlined
@@ -76,11 +69,6 @@ def add_inside(
     left, above = x[g.edges[e, near & one]], x[g.edges[f, far & one]]
     own = np.uint64(g.unary_ptr[plan.order[t]])
     first, second = np.uint64(plan.at[q]), np.uint64(plan.at[q + one])
-    if k >= _WIDE:
-        soon = np.uint64(_SOON * k)
-        fetch_row(k, g.unary, own + soon)
-        fetch_row(k, rows, first + soon)
-        fetch_row(k, rows, second + soon)
     if tables is not None and g.forms[e] != NO_FORM and g.forms[f] != NO_FORM:
         # A row of a symmetric table equals its column.
         here, there = np.uint64(g.offsets[e] + left * k), np.uint64(g.offsets[f] + above * k)
