@@ -15,7 +15,7 @@ from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph, least_labels
 from inference_lab.kernels.messages import local_costs, unflatten
-from inference_lab.kernels.struct import record
+from inference_lab.kernels.struct import One, record
 from inference_lab.specs.settings import setting
 
 #: Steps of a kernel between two checks of the clock: a few milliseconds.
@@ -36,6 +36,17 @@ class GibbsWorkspace(NamedTuple):
     weight: FloatArray
 
 
+class DrawNumbers:
+    """The single numbers of a chain."""
+
+    #: Energy of the labelling, updated by finite costs.
+    energy: float
+    #: Least such energy at the end of a sweep.
+    least: float
+    #: Visits of the last sweep that left a violated hard term.
+    violated: int
+
+
 class Draws(NamedTuple):
     """The accumulated results of a chain."""
 
@@ -43,16 +54,14 @@ class Draws(NamedTuple):
     sums: FloatArray
     #: (n,): the labelling of least energy at the end of a sweep.
     best: IntArray
-    #: A record: ``energy`` of the labelling, updated by finite costs; ``least``, the least such
-    #: energy at the end of a sweep; ``violated``, the number of visits of the last sweep that left
-    #: a violated hard term.
-    now: Any
+    #: (1,): the single numbers.
+    now: One[DrawNumbers]
 
 
 def start_draws(graph: FactorGraph) -> Draws:
     """Allocate the results of a chain."""
     n = graph.n_variables
-    now = record(energy=float, least=float, violated=int)
+    now = record(DrawNumbers)
     return Draws(np.zeros(graph.unary_values.size), np.empty(n, dtype=np.int64), now)
 
 
@@ -397,7 +406,8 @@ class _GibbsSampler:
         # `least` are recorded.
         rng = self.run.rng
         self.draws.sums[:] = 0.0
-        self.draws.now[0] = (energy, least, 0)
+        now = self.draws.now[0]
+        now.energy, now.least, now.violated = energy, least, 0
         order = self.order if sweeps == 1 else np.tile(self.order, sweeps)
         step = self.block if sweeps == 1 else order.size
         for lo in range(0, order.size, step):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -30,7 +30,7 @@ from inference_lab.kernels.ejection_chains import (
 )
 from inference_lab.kernels.messages import cost_scale, with_tables
 from inference_lab.kernels.regions import nearest
-from inference_lab.kernels.struct import record
+from inference_lab.kernels.struct import One, record
 from inference_lab.kernels.treewidth_moves import (
     Block,
     arrange,
@@ -71,6 +71,14 @@ _GRAFTED, _LARGEST = 0.5, 0.5
 _SHARE = 0.3
 
 
+class RegionNumbers:
+    """The single numbers of mutations."""
+
+    #: Mutations, and those with a gain.
+    mutations: int
+    gains: int
+
+
 class Region(NamedTuple):
     """The region of a mutation."""
 
@@ -78,8 +86,8 @@ class Region(NamedTuple):
     near: IntArray
     #: (n,): the labels, which blocks change before the costs of moves follow.
     shadow: IntArray
-    #: A record: the numbers of all mutations and of successful ones.
-    now: Any
+    #: (1,): the single numbers.
+    now: One[RegionNumbers]
 
 
 @inlined
@@ -301,7 +309,7 @@ class _Population:
         self.region = Region(
             near=np.empty(2 * self.largest + 10, dtype=np.int64),
             shadow=np.empty(n, dtype=np.int64),
-            now=record(mutations=int, gains=int),
+            now=record(RegionNumbers),
         )
         self.chains = start_chains(graph)
         members, labels = self.region.near.size, int(graph.cardinalities.max())

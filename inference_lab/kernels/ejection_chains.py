@@ -11,7 +11,7 @@ from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.heap import Heap, clear, empty_heap, pop, push, settle
 from inference_lab.kernels.messages import add_term, factor_slice, local_costs
-from inference_lab.kernels.struct import record
+from inference_lab.kernels.struct import One, record
 
 #: Typed values, because numba would compile a step anew for each literal constant.
 _YES: Any = np.bool_(True)
@@ -25,6 +25,27 @@ _ENDLESS = int64(1 << 60)
 RELATIVE_GAIN = 1e-12
 
 
+class ChainNumbers:
+    """The single numbers of ejection chains."""
+
+    #: Number of the chain, number of the kick, and length of the journal.
+    chain: int
+    kick: int
+    changed: int
+    #: Moves, violations and cost since the chain began.
+    moves: int
+    violations: int
+    cost: float
+    #: The same at the best state of the chain.
+    best_moves: int
+    best_violations: int
+    best_cost: float
+    #: Chains with a gain in a sweep or after a kick, and their total gain.
+    gains: int
+    gained_violations: int
+    gained_cost: float
+
+
 class EjectionChains(NamedTuple):
     """Costs of all single moves, kept up to date, and the current chain of moves.
 
@@ -36,9 +57,7 @@ class EjectionChains(NamedTuple):
       (n,): the moves of this chain, and the labels before;
     * ``journal`` (n,): variables that moved since the last kick, ``stamp`` and ``kept`` (n,): its
       number and the labels before it; ``seen`` (n,): number of the last kick that reached each;
-    * ``now``, a record: number of the chain and of the kick, length of the journal; moves,
-      violations and cost since the chain began, and the same at its best; total gain of the chains
-      of a sweep or a kick, and number of chains with a gain.
+    * ``now`` (1,): the single numbers.
     """
 
     cost: FloatArray
@@ -52,7 +71,7 @@ class EjectionChains(NamedTuple):
     stamp: IntArray
     kept: IntArray
     seen: IntArray
-    now: Any
+    now: One[ChainNumbers]
 
 
 class Rules(NamedTuple):
@@ -82,20 +101,7 @@ def start_chains(graph: FactorGraph) -> EjectionChains:
         stamp=ints(n),
         kept=ints(n),
         seen=ints(n),
-        now=record(
-            chain=int,
-            kick=int,
-            changed=int,
-            moves=int,
-            violations=int,
-            cost=float,
-            best_moves=int,
-            best_violations=int,
-            best_cost=float,
-            gains=int,
-            gained_violations=int,
-            gained_cost=float,
-        ),
+        now=record(ChainNumbers),
     )
 
 

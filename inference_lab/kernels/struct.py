@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar, get_type_hints
+from typing import Protocol, TypeVar, get_type_hints
 
 import numpy as np
 
@@ -16,13 +16,11 @@ class One(Protocol[_Fields]):
         """Return the record."""
 
 
-def record(**kinds: type) -> Any:
-    """Return an array of one record, all zeros, whose fields kernels read and write by name."""
-    fields = [(name, np.dtype(kind)) for name, kind in kinds.items()]
-    return np.zeros(1, dtype=np.dtype(fields)).view(np.recarray)
+def record(fields: type[_Fields]) -> One[_Fields]:
+    """Return an array of one record, all zeros, whose fields kernels read and write by name.
 
-
-def record_of(fields: type[_Fields]) -> One[_Fields]:
-    """Return a record with the annotated fields of a class, each ``int``, ``float`` or ``bool``."""
-    numbers: One[_Fields] = record(**get_type_hints(fields))
+    The fields are the annotations of a class, each ``int``, ``float`` or ``bool``.
+    """
+    kinds = [(name, np.dtype(kind)) for name, kind in get_type_hints(fields).items()]
+    numbers: One[_Fields] = np.zeros(1, dtype=np.dtype(kinds)).view(np.recarray)
     return numbers

@@ -1,8 +1,11 @@
-"""Blocks of variables that are relabelled jointly and exactly, given all other labels."""
+"""Blocks of variables that are relabelled jointly and exactly, given all other labels.
+
+The page `docs/maintainers/tables-of-a-block.md` explains the tables with a picture.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +15,7 @@ from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, Int32Arra
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.heap import Heap, clear, empty_heap, push, remove, rise, settle
 from inference_lab.kernels.messages import half_cost
-from inference_lab.kernels.struct import record
+from inference_lab.kernels.struct import One, record
 
 #: State of a variable while a block grows: left out, undecided, member. Typed, as below, because
 #: numba would compile a step anew for each literal constant.
@@ -22,6 +25,30 @@ _ZERO = int64(0)
 _TOURNAMENT = 8
 #: Table entries whose positions in an input are stored in a lookup table.
 _LOOK_UP = 512
+
+
+class GrowthNumbers:
+    """The single numbers of a growing block."""
+
+    #: Number of the last search for neighbours.
+    search: int
+    #: Undecided variables.
+    listed: int
+    #: Nodes of the linked lists in use.
+    nodes: int
+
+
+class BlockNumbers:
+    """The single numbers of a block."""
+
+    #: Members.
+    members: int
+    #: State of the random generator.
+    random: int
+    #: Cost of the members before and after, and the sum of the absolute costs before.
+    before: float
+    after: float
+    scale: float
 
 
 class Growth(NamedTuple):
@@ -48,8 +75,8 @@ class Growth(NamedTuple):
     element: IntArray
     #: (t,): whether a later table contains the whole separator.
     absorbed: npt.NDArray[np.bool_]
-    #: A record: number of the ``search``, variables ``listed``, ``nodes`` in use.
-    now: Any
+    #: (1,): the single numbers.
+    now: One[GrowthNumbers]
 
 
 class BlockTables(NamedTuple):
@@ -94,9 +121,8 @@ class Block(NamedTuple):
     sep: IntArray
     growth: Growth
     tables: BlockTables
-    #: A record: number of ``members``, state of the ``random`` generator, cost of the members
-    #: ``before`` and ``after``, and ``scale``, the sum of the absolute costs before.
-    now: Any
+    #: (1,): the single numbers.
+    now: One[BlockNumbers]
 
 
 def start_block(graph: FactorGraph, most_members: int, table: int, entries: int) -> Block:
@@ -122,7 +148,7 @@ def start_block(graph: FactorGraph, most_members: int, table: int, entries: int)
         next=ints(members * axes),
         element=ints(members * axes),
         absorbed=np.zeros(members, dtype=np.bool_),
-        now=record(search=int, listed=int, nodes=int),
+        now=record(GrowthNumbers),
     )
     tables = BlockTables(
         child=ints(members),
@@ -148,7 +174,7 @@ def start_block(graph: FactorGraph, most_members: int, table: int, entries: int)
         sep=ints(members * axes),
         growth=growth,
         tables=tables,
-        now=record(members=int, random=int, before=float, after=float, scale=float),
+        now=record(BlockNumbers),
     )
 
 
@@ -177,7 +203,7 @@ def open_two(g: GraphArrays, b: Block, x: IntArray, other: IntArray, which: IntA
 
 
 @inlined
-def _random(now: Any) -> float:
+def _random(now: One[BlockNumbers]) -> float:
     """Return the next number of [0, 1) of a linear congruential generator (Knuth's MMIX)."""
     # Steps take the arrays that they use, because each argument of a step takes time to compile,
     # and a `Block` or a graph has dozens.
@@ -419,7 +445,7 @@ def _is_first(g: GraphArrays, b: Block, f: int, p: int) -> bool:
 
 
 @inlined
-def _add_before(now: Any, term: float) -> None:
+def _add_before(now: One[BlockNumbers], term: float) -> None:
     """Add a term to the cost of the current labels."""
     now[0].before += term
     if not np.isinf(term):
@@ -505,7 +531,7 @@ def _offset(
     axis: int,
     digit: int,
 ) -> int:
-    """Return the offset in an input of a position on an axis."""
+    """Return how far a position on an axis moves the place in an input."""
     if label is not None:
         digit = label[ptr[_axis(own, separator, axis)] + digit]
     return int(digit * strides[axis])
@@ -537,11 +563,11 @@ def _accumulate(
     straight = True
     for t in range(length):
         straight = straight and tables.look_up[t] == t
-    blocks = 1
+    stretches = 1
     for axis in range(split):
         tables.digits[axis] = 0
-        blocks *= sizes[_axis(own, separator, axis)]
-    for number in range(blocks):
+        stretches *= sizes[_axis(own, separator, axis)]
+    for number in range(stretches):
         at = base
         for axis in range(split):
             at += _offset(own, separator, ptr, label, tables.strides, axis, tables.digits[axis])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +15,18 @@ from hypothesis import strategies as st
 import inference_lab as il
 from inference_lab.algorithms.elimination.arc_consistency import allowed_labels
 from inference_lab.algorithms.linear.integer_costs import plan_rounding
-from inference_lab.algorithms.search.edac import AT_ROOT, search
+from inference_lab.algorithms.search import state as state_module
+from inference_lab.algorithms.search.edac import (
+    AT_ROOT,
+    DONE,
+    OPENED,
+    backtrack,
+    complete,
+    descend,
+    open_node,
+    propagate,
+    search,
+)
 from inference_lab.algorithms.search.network import BITS, FORBIDDEN, HARD, integer_network
 from inference_lab.algorithms.search.state import make_functions, make_state
 from inference_lab.algorithms.search.vac import make_virtual, raise_virtually
@@ -147,6 +160,54 @@ def test_virtual_consistency_requests_only_missing_costs_of_ternary_functions():
         gain += virtual - consistent
     # 29; only 20 if earlier requests, or parts from other slots, are forgotten.
     assert gain > 26.0
+
+
+def test_the_search_opens_a_node_descends_and_backtracks():
+    """The steps by hand: each decision is undone, and the last reversal ends the node."""
+    pairs = list(itertools.combinations(range(6), 2))
+    rng = np.random.default_rng(0)
+    graph = il.FactorGraph.from_factors([3] * 6, [(pair, rng.random((3, 3))) for pair in pairs])
+    p, _, s = start(graph)
+    now = s.now[0]
+    assert open_node(p, s) == AT_ROOT and not now.active
+    assert open_node(p, s) == OPENED
+    assert now.active and not now.at_root and (now.dives, now.level) == (1, 0)
+    propagate(p, s)
+    cells = s.cell.copy()
+    branch = complete(p, s)
+    assert descend(p, s, branch)
+    assert (now.level, s.var[0], s.size[branch]) == (1, branch, 1)
+    backtrack(p, s)
+    # The label is ruled out; everything else of the decision is undone.
+    assert (now.level, s.right[0], now.last, now.backtracks) == (1, 1, branch, 1)
+    label = s.label[0]
+    assert s.pos[p.ptr[branch] + label] >= s.size[branch] == 2
+    assert np.flatnonzero(s.size != cells[now.size_at : now.size_at + 6]).tolist() == [branch]
+    backtrack(p, s)
+    assert not now.active and now.backtracks == 2
+    # Without room on the trail nothing is decided.
+    assert open_node(p, s) in (OPENED, DONE)
+    full = s._replace(trail_at=s.trail_at[:1], trail_old=s.trail_old[:1])
+    now.level = 0
+    assert not descend(p, full, branch)
+
+
+def test_each_field_of_the_state_is_described():
+    """A comment stands above each field, or above a group of fields."""
+    lines = Path(state_module.__file__).read_text(encoding="utf-8").splitlines()
+    fields = [
+        node.lineno - 1
+        for cls in ast.parse("\n".join(lines)).body
+        if isinstance(cls, ast.ClassDef)
+        for node in cls.body
+        if isinstance(node, ast.AnnAssign)
+    ]
+    assert len(fields) > 70
+    for number in fields:
+        above = number
+        while above in fields:
+            above -= 1
+        assert lines[above].lstrip().startswith("#:"), lines[number]
 
 
 def test_every_other_dive_follows_the_best_labelling():

@@ -13,7 +13,7 @@ from inference_lab.algorithms.elimination.interactions import Interactions
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import edge_cost
-from inference_lab.kernels.struct import record
+from inference_lab.kernels.struct import One, record
 
 #: Table entries processed at a time, because their data then fit the first-level cache.
 BLOCK = 2048
@@ -59,6 +59,13 @@ class Tree(NamedTuple):
     choice_at: IntArray
 
 
+class PassPosition:
+    """A position in a pass: the number of a table, and of a block of its entries."""
+
+    table: int
+    block: int
+
+
 class TableWorkspace(NamedTuple):
     """Scratch arrays for one table at a time."""
 
@@ -73,7 +80,7 @@ class TableWorkspace(NamedTuple):
     block: FloatArray  # (block,)
     dense: FloatArray  # the tables of the terms
     shift: FloatArray  # (b,) the least entry of each message
-    now: Any  # `record`: the table and its block at which a pass continues
+    now: One[PassPosition]  # at which a pass continues
 
 
 def workspace(tree: Tree, scratch: tuple[int, int, int, int, int]) -> TableWorkspace:
@@ -92,7 +99,7 @@ def workspace(tree: Tree, scratch: tuple[int, int, int, int, int]) -> TableWorks
         block=np.empty(block),
         dense=np.empty(dense),
         shift=np.empty(tree.rows.size),
-        now=record(table=int, block=int),
+        now=record(PassPosition),
     )
 
 

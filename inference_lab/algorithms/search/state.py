@@ -17,7 +17,7 @@ import numpy as np
 from inference_lab.algorithms.search.network import FORBIDDEN, HARD, CostNetwork
 from inference_lab.graph.arrays import IntArray, starts_of
 from inference_lab.kernels.heap import Heap, empty_heap, push
-from inference_lab.kernels.struct import One, record_of
+from inference_lab.kernels.struct import One, record
 
 #: Pending checks after a change at a variable: costs of larger neighbours (after the loss of a
 #: label), full support of smaller neighbours, its own existential support, and the existential
@@ -269,7 +269,7 @@ def make_state(p: Functions, unary: IntArray, cutoff: int) -> SearchState:
     entry = np.repeat(p.table_at[p.function], of_slot) + own * np.repeat(p.stride, of_slot)
     binary = np.diff(p.slots)[p.function] == 2
     depth = values + 1
-    now = record_of(SearchNumbers)
+    now = record(SearchNumbers)
     first = now[0]
     first.stamp = first.stamps = first.limit = first.pool = 1
     first.cutoff = first.best_cost = cutoff
