@@ -50,19 +50,19 @@ def _exchange(
             a, b = group[u], group[v]
             if a == b:
                 continue
-            left = masses[a] - mass[u] + mass[v]
-            right = masses[b] - mass[v] + mass[u]
+            mass_a = masses[a] - mass[u] + mass[v]
+            mass_b = masses[b] - mass[v] + mass[u]
             change = 0.0
             for j in range(d):
                 shift = mass[v] * means[v, j] - mass[u] * means[u, j]
-                change += (sums[a, j] + shift) ** 2 / left - sums[a, j] ** 2 / masses[a]
-                change += (sums[b, j] - shift) ** 2 / right - sums[b, j] ** 2 / masses[b]
+                change += (sums[a, j] + shift) ** 2 / mass_a - sums[a, j] ** 2 / masses[a]
+                change += (sums[b, j] - shift) ** 2 / mass_b - sums[b, j] ** 2 / masses[b]
             if change < 0.0:
                 for j in range(d):
                     shift = mass[v] * means[v, j] - mass[u] * means[u, j]
                     sums[a, j] += shift
                     sums[b, j] -= shift
-                masses[a], masses[b] = left, right
+                masses[a], masses[b] = mass_a, mass_b
                 group[u], group[v] = b, a
 
 
@@ -109,8 +109,8 @@ def bound_by_groups(
     report(best)
     seeds = rng.integers(2**31, size=len(problems))
     run = Parallel(n_jobs=n_jobs, return_as="generator")(
-        delayed(_bound)(each, labels[part], int(seed), tolerance, deadline)
-        for each, part, seed in zip(problems, parts, seeds, strict=True)
+        delayed(_bound)(subproblem, labels[part], int(seed), tolerance, deadline)
+        for subproblem, part, seed in zip(problems, parts, seeds, strict=True)
     )
     for at, bound in enumerate(run):
         bounds[at] = max(bounds[at], bound)

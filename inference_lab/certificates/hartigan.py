@@ -91,11 +91,11 @@ def _gain_of_chain(
                 elif labels[w] == new:
                     pairs += same[t] - differ[t]
     # Neither cluster becomes empty, because both ends of the pair that blocks a move swap clusters.
-    left, right = masses[a] - moved, masses[b] + moved
+    mass_a, mass_b = masses[a] - moved, masses[b] + moved
     before = after = 0.0
     for j in range(shift.size):
         before += sums[a, j] ** 2 / masses[a] + sums[b, j] ** 2 / masses[b]
-        after += (sums[a, j] - shift[j]) ** 2 / left + (sums[b, j] + shift[j]) ** 2 / right
+        after += (sums[a, j] - shift[j]) ** 2 / mass_a + (sums[b, j] + shift[j]) ** 2 / mass_b
     # The margin ensures that rounding errors do not count as a gain.
     return float(before - after + pairs + _RELATIVE_GAIN * (before + after + abs(pairs)))
 
@@ -110,15 +110,15 @@ def _move(
     sums: FloatArray,
     masses: FloatArray,
     centroids: FloatArray,
-    held: IntArray,
+    counts: IntArray,
 ) -> None:
     """Move a unit to another cluster, and update both centroids."""
     for h, sign in ((labels[u], -1), (to, 1)):
-        held[h] += sign
-        masses[h] = masses[h] + sign * mass[u] if held[h] > 0 else 0.0
+        counts[h] += sign
+        masses[h] = masses[h] + sign * mass[u] if counts[h] > 0 else 0.0
         for j in range(means.shape[1]):
-            sums[h, j] = sums[h, j] + sign * mass[u] * means[u, j] if held[h] > 0 else 0.0
-            centroids[h, j] = sums[h, j] / masses[h] if held[h] > 0 else 0.0
+            sums[h, j] = sums[h, j] + sign * mass[u] * means[u, j] if counts[h] > 0 else 0.0
+            centroids[h, j] = sums[h, j] / masses[h] if counts[h] > 0 else 0.0
     labels[u] = to
 
 
@@ -141,7 +141,7 @@ def _descend(
     m, d = means.shape
     sums, masses = np.zeros((k, d)), np.zeros(k)
     centroids = np.zeros((k, d))
-    held = np.zeros(k, dtype=np.int64)
+    counts = np.zeros(k, dtype=np.int64)
     pairs = np.zeros(k)
     join = np.zeros(k)
     chain = np.empty(longest, dtype=np.int64)
@@ -149,15 +149,15 @@ def _descend(
     idle = 0
     for passed in range(max_passes):
         # Recomputed in each pass, so that rounding errors do not accumulate.
-        held[:] = 0
+        counts[:] = 0
         masses[:] = 0.0
         sums[:] = 0.0
         for u in range(m):
-            held[labels[u]] += 1
+            counts[labels[u]] += 1
             masses[labels[u]] += mass[u]
             sums[labels[u]] += mass[u] * means[u]
         for h in range(k):
-            centroids[h] = sums[h] / masses[h] if held[h] > 0 else sums[h]
+            centroids[h] = sums[h] / masses[h] if counts[h] > 0 else sums[h]
         for u in order:
             if idle == m:
                 return passed + 1
@@ -172,26 +172,26 @@ def _descend(
                 for j in range(d):
                     away += (means[u, j] - centroids[h, j]) ** 2
                 if h == a:
-                    join[h] = away * w * masses[a] / (masses[a] - w) if held[a] > 1 else 0.0
-                elif held[h] > 0:
+                    join[h] = away * w * masses[a] / (masses[a] - w) if counts[a] > 1 else 0.0
+                elif counts[h] > 0:
                     join[h] = away * w * masses[h] / (masses[h] + w)
                 else:
                     join[h] = 0.0
-            best, least = a, -_RELATIVE_GAIN * (join[a] + abs(pairs[a]))
+            best, best_change = a, -_RELATIVE_GAIN * (join[a] + abs(pairs[a]))
             for h in range(k):
                 if h == a:
                     continue
                 change = join[h] - join[a] + pairs[h] - pairs[a]
-                if change < least:
-                    best, least = h, change
+                if change < best_change:
+                    best, best_change = h, change
                 blocked |= pairs[h] >= 0.5 * hard and join[h] < join[a]
             if best != a:
-                _move(u, best, means, mass, labels, sums, masses, centroids, held)
+                _move(u, best, means, mass, labels, sums, masses, centroids, counts)
                 idle = 0
                 continue
             if not blocked:
                 continue
-            chosen, least = a, 0.0
+            partner, best_change = a, 0.0
             for h in range(k):
                 if h == a or pairs[h] < 0.5 * hard or join[h] >= join[a]:
                     continue
@@ -216,15 +216,15 @@ def _descend(
                 )
                 for s in range(size):
                     inside[chain[s]] = 0
-                if change < least:
-                    chosen, least = h, change
-            if chosen != a:
-                size = _chain(u, a, chosen, hard, labels, pointers, units, same, chain, inside)
+                if change < best_change:
+                    partner, best_change = h, change
+            if partner != a:
+                size = _chain(u, a, partner, hard, labels, pointers, units, same, chain, inside)
                 for s in range(size):
                     v = chain[s]
                     inside[v] = 0
-                    to = chosen if labels[v] == a else a
-                    _move(v, to, means, mass, labels, sums, masses, centroids, held)
+                    to = partner if labels[v] == a else a
+                    _move(v, to, means, mass, labels, sums, masses, centroids, counts)
                 idle = 0
     return max_passes
 
@@ -274,7 +274,7 @@ def descend(
 
     O(m k d) per pass. The objective never rises; a violated hard pair costs more than all others.
     """
-    found = np.array(labels, dtype=np.int64)
+    local_minimum = np.array(labels, dtype=np.int64)
     _descend(
         problem.means,
         problem.mass,
@@ -282,8 +282,8 @@ def descend(
         problem.price,
         min(_LONGEST_CHAIN, problem.size),
         rng.permutation(problem.size),
-        found,
+        local_minimum,
         problem.k,
         max_passes,
     )
-    return found
+    return local_minimum

@@ -37,9 +37,9 @@ def search(
     members: list[tuple[float, IntArray]] = []
 
     def add(labels: IntArray) -> float:
-        found = descend(problem, labels, rng)
-        value = _value(problem, found)
-        members.append((value, found))
+        descended = descend(problem, labels, rng)
+        value = _value(problem, descended)
+        members.append((value, descended))
         return value
 
     if start is not None:
@@ -70,16 +70,16 @@ def _value(problem: PartitionProblem, labels: IntArray) -> float:
 
 def _spread_out(problem: PartitionProblem, rng: np.random.Generator) -> FloatArray:
     """Return centroids at units drawn by k-means++."""
-    chosen = [int(rng.choice(problem.size, p=problem.mass / problem.mass.sum()))]
+    seeds = [int(rng.choice(problem.size, p=problem.mass / problem.mass.sum()))]
     nearest = np.full(problem.size, np.inf)
-    while len(chosen) < problem.k:
-        away = ((problem.means - problem.means[chosen[-1]]) ** 2).sum(axis=1)
+    while len(seeds) < problem.k:
+        away = ((problem.means - problem.means[seeds[-1]]) ** 2).sum(axis=1)
         nearest = np.minimum(nearest, away)
         weights = problem.mass * nearest
         total = weights.sum()
         weights = weights / total if total > 0 else np.full(problem.size, 1.0 / problem.size)
-        chosen.append(int(rng.choice(problem.size, p=weights)))
-    return problem.means[chosen]
+        seeds.append(int(rng.choice(problem.size, p=weights)))
+    return problem.means[seeds]
 
 
 def _tournament(members: list[tuple[float, IntArray]], rng: np.random.Generator) -> IntArray:

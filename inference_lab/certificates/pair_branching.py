@@ -54,37 +54,37 @@ def prove(
     Stops when the bound is within `tolerance` times the objective, after `max_nodes` relaxations,
     or when `expired`, called every few iterations, returns True.
     """
-    found = BranchingState(labels, problem.objective(labels), -np.inf)
+    state = BranchingState(labels, problem.objective(labels), -np.inf)
     number = itertools.count()
     queue: list[tuple[float, int, PartitionRelaxation]] = []
     #: The least bound of the nodes without children.
     closed = np.inf
 
     def close_to(value: float) -> bool:
-        return problem.gap(found.objective, value) <= tolerance
+        return problem.gap(state.objective, value) <= tolerance
 
     def note(value: float) -> None:
-        found.lower_bound = max(found.lower_bound, min(value, found.objective))
-        report(found)
+        state.lower_bound = max(state.lower_bound, min(value, state.objective))
+        report(state)
 
     def root_bound(value: float) -> bool:
         note(value)
         return expired()
 
-    first = relax(problem, found.objective, tolerance=tolerance, stop=root_bound)
+    first = relax(problem, state.objective, tolerance=tolerance, stop=root_bound)
     made = [(first, -np.inf)]
     while True:
         for relaxed, inherited in made:
-            found.nodes += 1
-            _round(problem, relaxed, found, rng)
+            state.nodes += 1
+            _round(problem, relaxed, state, rng)
             value = max(relaxed.bound, inherited)
             if close_to(value):
                 closed = min(closed, value)
             else:
                 heapq.heappush(queue, (value, next(number), relaxed))
         note(min(closed, queue[0][0] if queue else np.inf))
-        if not queue or close_to(found.lower_bound) or found.nodes >= max_nodes or expired():
-            return found
+        if not queue or close_to(state.lower_bound) or state.nodes >= max_nodes or expired():
+            return state
         bound, _, parent = heapq.heappop(queue)
         pair = _least_certain(parent)
         if pair is None:
@@ -94,7 +94,7 @@ def prove(
             (
                 relax(
                     start.problem,
-                    found.objective,
+                    state.objective,
                     start=start,
                     tolerance=tolerance,
                     stop=lambda _: expired(),
@@ -151,7 +151,7 @@ def _children(parent: PartitionRelaxation, pair: tuple[int, int]) -> list[Partit
 def _round(
     problem: PartitionProblem,
     relaxed: PartitionRelaxation,
-    found: BranchingState,
+    state: BranchingState,
     rng: np.random.Generator,
 ) -> None:
     """Descend from labels near the relaxation, and keep the result if it is the best.
@@ -166,15 +166,15 @@ def _round(
     candidate = problem.of_units(labels[node.of_point])
     candidate = descend(problem, candidate, rng)
     value = problem.objective(candidate)
-    if value < found.objective:
-        found.labels, found.objective = candidate, value
+    if value < state.objective:
+        state.labels, state.objective = candidate, value
 
 
 def _far_apart(points: FloatArray, k: int) -> IntArray:
     """Return `k` rows, each the farthest from all previous ones."""
-    chosen = [int((points**2).sum(axis=1).argmax())]
+    rows = [int((points**2).sum(axis=1).argmax())]
     nearest = np.full(len(points), np.inf)
-    while len(chosen) < k:
-        nearest = np.minimum(nearest, ((points - points[chosen[-1]]) ** 2).sum(axis=1))
-        chosen.append(int(nearest.argmax()))
-    return np.array(chosen)
+    while len(rows) < k:
+        nearest = np.minimum(nearest, ((points - points[rows[-1]]) ** 2).sum(axis=1))
+        rows.append(int(nearest.argmax()))
+    return np.array(rows)

@@ -99,9 +99,9 @@ class PartitionProblem:
 
     def of_units(self, labels: IntArray) -> IntArray:
         """Return the label of each unit, given the labels of all points, which agree in units."""
-        found = np.empty(self.size, dtype=np.int64)
-        found[self.of_point] = labels
-        return found
+        unit_labels = np.empty(self.size, dtype=np.int64)
+        unit_labels[self.of_point] = labels
+        return unit_labels
 
 
 def partition_problem(
@@ -113,16 +113,16 @@ def partition_problem(
     cl_costs: FloatArray,
     *,
     sample_weight: FloatArray | None = None,
-    known: IntArray | None = None,
+    partial_labels: IntArray | None = None,
 ) -> PartitionProblem:
     """Return the problem for points (n, d) and the given costs of violated pairs.
 
-    `sample_weight` (n,) are sample weights, and `known` (n,) labels, -1 elsewhere. Raises
-    `InfeasibleConstraintsError` if hard must-links join the ends of a hard cannot-link.
+    `sample_weight` (n,) are sample weights, and `partial_labels` (n,) are labels, -1 elsewhere.
+    Raises `InfeasibleConstraintsError` if hard must-links join the ends of a hard cannot-link.
     """
     n = len(points)
     mass = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    labels = np.full(n, -1) if known is None else known
+    labels = np.full(n, -1) if partial_labels is None else partial_labels
     implied = Constraints.from_labels(labels, scheme="chains")
     apart = implied.cannot_link
     joined = np.concatenate([must_link[np.isposinf(ml_costs)], implied.must_link])
@@ -171,8 +171,8 @@ def with_pairs(
     ends = np.sort(ends[~inside], axis=1)
     codes, which = np.unique(ends[:, 0] * problem.size + ends[:, 1], return_inverse=True)
     costs = [np.zeros(codes.size), np.zeros(codes.size)]
-    for found, given in zip(costs, (same, differ), strict=True):
-        np.add.at(found, which.reshape(-1), given[~inside])
+    for sums, values in zip(costs, (same, differ), strict=True):
+        np.add.at(sums, which.reshape(-1), values[~inside])
     merged = np.stack([codes // problem.size, codes % problem.size], axis=1)
     # Units of a hard pair are always apart, so the cost of that is constant.
     hard = np.isposinf(costs[0])
@@ -202,15 +202,15 @@ def restricted(problem: PartitionProblem, units: IntArray) -> PartitionProblem:
     number = np.full(problem.size, -1)
     number[units] = np.arange(units.size)
     ends = number[problem.ends]
-    kept = (ends >= 0).all(axis=1)
+    inside = (ends >= 0).all(axis=1)
     centre = problem.mass[units] @ problem.means[units] / problem.mass[units].sum()
     return replace(
         problem,
         means=problem.means[units] - centre,
         mass=problem.mass[units],
-        ends=ends[kept],
-        same=problem.same[kept],
-        differ=problem.differ[kept],
+        ends=ends[inside],
+        same=problem.same[inside],
+        differ=problem.differ[inside],
         constant=0.0,
         of_point=np.arange(units.size),
     )

@@ -154,8 +154,8 @@ class _Spectral:
         along = matrix @ v
         inner = float(v @ along)
         half = along - inner * v
-        found = matrix - 2.0 * (np.outer(v, half) + np.outer(half, v))
-        return np.asarray(found[1:, 1:])
+        reflected = matrix - 2.0 * (np.outer(v, half) + np.outer(half, v))
+        return np.asarray(reflected[1:, 1:])
 
     def project(self, matrix: FloatArray) -> FloatArray:
         """Return the closest member to a symmetric matrix."""
@@ -178,7 +178,7 @@ class _Spectral:
         full -= 2.0 * np.outer(self.reflector, self.reflector @ full)
         return base + (full * shares[used]) @ full.T
 
-    def least(self, matrix: FloatArray) -> float:
+    def lower_bound(self, matrix: FloatArray) -> float:
         """Return a lower bound of the inner product of a symmetric matrix with any member."""
         value = float(self.direction @ matrix @ self.direction)
         size = matrix.shape[0] - 1
@@ -196,15 +196,15 @@ class _Spectral:
 def _largest(matrix: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:
     """Return the largest eigenvalues in ascending order, and their vectors."""
     size = matrix.shape[0]
-    found = eigh(matrix, subset_by_index=[size - count, size - 1], check_finite=False)
-    return found[0], found[1]
+    eigenpairs = eigh(matrix, subset_by_index=[size - count, size - 1], check_finite=False)
+    return eigenpairs[0], eigenpairs[1]
 
 
 def _capped_simplex(values: FloatArray, total: float) -> FloatArray:
     """Return the closest numbers from 0 to 1 whose sum is at most `total`."""
-    found = np.clip(values, 0.0, 1.0)
-    if found.sum() <= total:
-        return found
+    clipped = np.clip(values, 0.0, 1.0)
+    if clipped.sum() <= total:
+        return clipped
     low, high = 0.0, float(values.max())
     # The sum is a decreasing, piecewise linear function of the shift.
     for _ in range(60):
@@ -277,9 +277,9 @@ def relax(
 
     def rows_and_multipliers() -> tuple[LinearRows, FloatArray]:
         rows = rows_of(problem, cuts)
-        found = np.zeros(rows.bound.size)
-        found[: len(cuts)] = np.concatenate(cuts.multipliers) / (scale * penalty)
-        return rows, found
+        multipliers = np.zeros(rows.bound.size)
+        multipliers[: len(cuts)] = np.concatenate(cuts.multipliers) / (scale * penalty)
+        return rows, multipliers
 
     rows, multipliers = rows_and_multipliers()
     soft = rows.bound.size - len(cuts)
@@ -308,7 +308,9 @@ def relax(
         dual = point - y
         if iteration % _CHECK and iteration < max_iterations:
             continue
-        value = spectral.least(cost + penalty * dual) + penalty * float(multipliers @ rows.bound)
+        value = spectral.lower_bound(cost + penalty * dual) + penalty * float(
+            multipliers @ rows.bound
+        )
         bound = constant + scale * value
         if bound > best.bound:
             best = PartitionRelaxation(
@@ -359,5 +361,5 @@ def spectral_bound(problem: PartitionProblem) -> float:
     scatter = (problem.mass[:, np.newaxis] * centred).T @ centred
     values = np.linalg.eigvalsh(scatter)[::-1]
     slack = 8.0 * problem.k * problem.size * np.finfo(float).eps * float(values.sum())
-    left = float(np.maximum(values[problem.k - 1 :], 0.0).sum())
-    return problem.constant + costs_of_pairs(problem)[0] + left - slack
+    remainder = float(np.maximum(values[problem.k - 1 :], 0.0).sum())
+    return problem.constant + costs_of_pairs(problem)[0] + remainder - slack

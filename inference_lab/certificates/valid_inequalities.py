@@ -60,24 +60,24 @@ class Cuts:
             multipliers.append(weights[first])
         return Cuts(tuple(units), tuple(multipliers))
 
-    def with_multipliers(self, given: FloatArray) -> Cuts:
+    def with_multipliers(self, multipliers: FloatArray) -> Cuts:
         """Return the inequalities with other multipliers, in the order of `rows_of`."""
-        ends = np.cumsum([len(each) for each in self.units])[:-1]
-        return Cuts(self.units, tuple(np.split(given, ends)))
+        ends = np.cumsum([len(rows) for rows in self.units])[:-1]
+        return Cuts(self.units, tuple(np.split(multipliers, ends)))
 
     def active(self) -> Cuts:
         """Return the inequalities with multipliers above zero."""
-        keep = [weights > 0 for weights in self.multipliers]
+        masks = [weights > 0 for weights in self.multipliers]
         return Cuts(
-            tuple(each[kept] for each, kept in zip(self.units, keep, strict=True)),
-            tuple(each[kept] for each, kept in zip(self.multipliers, keep, strict=True)),
+            tuple(rows[mask] for rows, mask in zip(self.units, masks, strict=True)),
+            tuple(rows[mask] for rows, mask in zip(self.multipliers, masks, strict=True)),
         )
 
     def contracted(self, of_unit: IntArray) -> Cuts:
         """Return the inequalities for merged units, without those whose units coincide."""
         units, multipliers = [], []
-        for each, weights in zip(self.units, self.multipliers, strict=True):
-            mapped = of_unit[each]
+        for rows, weights in zip(self.units, self.multipliers, strict=True):
+            mapped = of_unit[rows]
             ordered = np.sort(mapped, axis=1)
             apart = (ordered[:, 1:] != ordered[:, :-1]).all(axis=1)
             units.append(mapped[apart])
@@ -102,16 +102,16 @@ class LinearRows:
     @property
     def squared(self) -> FloatArray:
         """Squared Frobenius norm of each row."""
-        each = np.where(self.first == self.second, self.weight**2, 0.5 * self.weight**2)
-        return np.add.reduceat(each, self.pointers[:-1]) if self.bound.size else np.zeros(0)
+        squares = np.where(self.first == self.second, self.weight**2, 0.5 * self.weight**2)
+        return np.add.reduceat(squares, self.pointers[:-1]) if self.bound.size else np.zeros(0)
 
     def adjoint(self, multipliers: FloatArray, size: int) -> FloatArray:
         """Return the sum of the rows, as matrices (size, size), times their multipliers."""
-        found = np.zeros((size, size))
-        each = 0.5 * self.weight * np.repeat(multipliers, np.diff(self.pointers))
-        np.add.at(found, (self.first, self.second), each)
-        np.add.at(found, (self.second, self.first), each)
-        return found
+        total = np.zeros((size, size))
+        entries = 0.5 * self.weight * np.repeat(multipliers, np.diff(self.pointers))
+        np.add.at(total, (self.first, self.second), entries)
+        np.add.at(total, (self.second, self.first), entries)
+        return total
 
 
 def greatest_mass(problem: PartitionProblem, clusters: int = 1) -> float:
@@ -148,17 +148,17 @@ def rows_of(problem: PartitionProblem, cuts: Cuts) -> LinearRows:
     u, v, w = cuts.units[1].T
     blocks.append(_block([(u, u), (v, w), (u, v), (u, w)], [1.0, 1.0, -1.0, -1.0], 0.0))
     cliques = cuts.units[2].T
-    most = greatest_mass(problem)
+    mass_limit = greatest_mass(problem)
     pairs = [(cliques[i], cliques[j]) for i in range(len(cliques)) for j in range(i)]
-    blocks.append(_block(pairs, [1.0] * len(pairs), 1.0 / most))
+    blocks.append(_block(pairs, [1.0] * len(pairs), 1.0 / mass_limit))
     _, together, _, apart, _ = weighted = costs_of_pairs(problem)
     mass = problem.mass
     u, v = together.T
-    joint, left = mass[u] + mass[v], 0.5 * greatest_mass(problem, 2)
-    half = np.full(len(joint), 0.5 * left)
-    blocks.append(_block([(u, u), (v, v), (u, v)], [half, half, joint - left], 1.0))
+    joint, half_limit = mass[u] + mass[v], 0.5 * greatest_mass(problem, 2)
+    half = np.full(len(joint), 0.5 * half_limit)
+    blocks.append(_block([(u, u), (v, v), (u, v)], [half, half, joint - half_limit], 1.0))
     u, v = apart.T
-    weights = [0.5 * mass[u], 0.5 * mass[v], most - 0.5 * (mass[u] + mass[v])]
+    weights = [0.5 * mass[u], 0.5 * mass[v], mass_limit - 0.5 * (mass[u] + mass[v])]
     blocks.append(_block([(u, u), (v, v), (u, v)], weights, 1.0))
     caps = [np.full(len(cuts), np.inf), weighted[2], weighted[4]]
     root = np.sqrt(mass)
@@ -188,10 +188,10 @@ def _block(
 
 
 @kernel
-def _triangles(z: FloatArray, least: float, found: IntArray, violation: FloatArray) -> None:
+def _triangles(z: FloatArray, threshold: float, others: IntArray, violation: FloatArray) -> None:
     """Write the most violated triangles of each unit, one per column.
 
-    ``violation`` (m, c) is 0 if a unit has fewer; ``found`` (m, c, 2) has the other units.
+    ``violation`` (m, c) is 0 if a unit has fewer; ``others`` (m, c, 2) has the other units.
     """
     m = len(violation)
     near = np.empty(m, dtype=np.int64)
@@ -199,7 +199,7 @@ def _triangles(z: FloatArray, least: float, found: IntArray, violation: FloatArr
     for u in range(m):
         size = 0
         for v in range(m):
-            if v != u and z[u, v] > least:
+            if v != u and z[u, v] > threshold:
                 near[size] = v
                 size += 1
         weakest, lowest = 0, 0.0
@@ -208,10 +208,10 @@ def _triangles(z: FloatArray, least: float, found: IntArray, violation: FloatArr
             for t in range(s):
                 w = near[t]
                 excess = z[u, v] + z[u, w] - z[u, u] - z[v, w]
-                if excess > least and excess > lowest:
+                if excess > threshold and excess > lowest:
                     violation[u, weakest] = excess
-                    found[u, weakest, 0] = w
-                    found[u, weakest, 1] = v
+                    others[u, weakest, 0] = w
+                    others[u, weakest, 1] = v
                     weakest = violation[u].argmin()
                     lowest = violation[u, weakest]
 
@@ -233,7 +233,7 @@ def separated(problem: PartitionProblem, z: FloatArray) -> Cuts:
     first = order // violation.shape[1]
     triangles = np.column_stack([first, others.reshape(-1, 2)[order]])
     units = (pairs.astype(np.int64), triangles, _cliques(problem, z, threshold))
-    return Cuts(units, tuple(np.zeros(len(each)) for each in units))
+    return Cuts(units, tuple(np.zeros(len(rows)) for rows in units))
 
 
 def _cliques(problem: PartitionProblem, z: FloatArray, threshold: float) -> IntArray:
@@ -241,8 +241,8 @@ def _cliques(problem: PartitionProblem, z: FloatArray, threshold: float) -> IntA
     m, k = problem.size, problem.k
     if m <= k:
         return np.zeros((0, k + 1), dtype=np.int64)
-    found = np.empty((m, k + 1), dtype=np.int64)
-    found[:, 0] = np.arange(m)
+    cliques = np.empty((m, k + 1), dtype=np.int64)
+    cliques[:, 0] = np.arange(m)
     linked = z.copy()
     np.fill_diagonal(linked, np.inf)
     total = np.zeros(m)
@@ -250,10 +250,10 @@ def _cliques(problem: PartitionProblem, z: FloatArray, threshold: float) -> IntA
     for size in range(1, k + 1):
         nxt = linked.argmin(axis=1)
         total += linked[rows, nxt]
-        found[:, size] = nxt
+        cliques[:, size] = nxt
         linked = linked + z[nxt]
         linked[rows, nxt] = np.inf
     bound = 1.0 / greatest_mass(problem)
     violated = np.flatnonzero(total < bound - threshold * bound * float(problem.mass.sum()) / k)
     violated = violated[np.argsort(total[violated], kind="stable")]
-    return np.unique(np.sort(found[violated], axis=1), axis=0)
+    return np.unique(np.sort(cliques[violated], axis=1), axis=0)

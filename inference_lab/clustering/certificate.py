@@ -437,5 +437,5 @@ def _problem(hmrf: HMRF) -> PartitionProblem:
         pairs.cannot_link,
         hmrf.cl_costs,
         sample_weight=hmrf.sample_weight,
-        known=hmrf.known,
+        partial_labels=hmrf.known,
     )

@@ -38,18 +38,18 @@ def constraint_centroids(
     k = n_clusters
     centre = points.mean(axis=0)
     groups = constraints.neighbourhoods()
-    known = np.array([points[g].mean(axis=0) for g in groups]).reshape(-1, points.shape[1])
+    means = np.array([points[g].mean(axis=0) for g in groups]).reshape(-1, points.shape[1])
     if len(groups) > k:
         sizes = np.array([len(g) for g in groups], dtype=np.float64)
-        from_centre = squared_distances(known, centre[np.newaxis])[:, 0]
+        from_centre = squared_distances(means, centre[np.newaxis])[:, 0]
 
         def distances_to(q: int) -> FloatArray:
-            return squared_distances(known, known[q : q + 1])[:, 0]
+            return squared_distances(means, means[q : q + 1])[:, 0]
 
-        return known[farthest_first(distances_to, sizes, from_centre, k)]
+        return means[farthest_first(distances_to, sizes, from_centre, k)]
     scale = centre if perturbation == "multiplicative" else points.std(axis=0)
     uniform = rng.random((k - len(groups), points.shape[1]))
-    return np.concatenate((known, centre + _AMPLITUDE * (uniform - 0.5) * scale))
+    return np.concatenate((means, centre + _AMPLITUDE * (uniform - 0.5) * scale))
 
 
 def kmeans_centroids(
@@ -101,11 +101,11 @@ def farthest_first(
     return visited
 
 
-def numbered_like(found: IntArray, classes: IntArray, k: int) -> IntArray:
+def numbered_like(labels: IntArray, classes: IntArray, k: int) -> IntArray:
     """Return the order of clusters in which cluster ``h`` overlaps class ``h`` most, in total."""
     from scipy.optimize import linear_sum_assignment
 
-    overlap = np.bincount(classes * k + found, minlength=k * k).reshape(k, k)
+    overlap = np.bincount(classes * k + labels, minlength=k * k).reshape(k, k)
     _, cluster_of_class = linear_sum_assignment(overlap, maximize=True)
     return np.asarray(cluster_of_class, dtype=np.int64)
 

@@ -30,23 +30,23 @@ class ContradictionError(ValueError):
         return type(self), (self.args[0], self.pairs)
 
 
-def contradicting(given: Parts, component: IntArray) -> npt.NDArray[np.bool_]:
+def contradicting(parts: Parts, component: IntArray) -> npt.NDArray[np.bool_]:
     """Return a mask of the rows of `cannot_link` whose ends lie in one component."""
     same: npt.NDArray[np.bool_] = (
-        component[given.cannot_link[:, 0]] == component[given.cannot_link[:, 1]]
+        component[parts.cannot_link[:, 0]] == component[parts.cannot_link[:, 1]]
     )
     return same
 
 
 def closed(
-    given: Parts, component: IntArray, limit: int
+    parts: Parts, component: IntArray, limit: int
 ) -> tuple[IntArray, IntArray, Weight, Weight]:
     """Return all pairs implied by constraints without contradictions, and their weights."""
     size = np.bincount(component, minlength=1)
     blocks = sorted_distinct(
-        codes_of(np.sort(component[given.cannot_link], axis=1), given.n_points)
+        codes_of(np.sort(component[parts.cannot_link], axis=1), parts.n_points)
     )
-    joined = np.column_stack(np.divmod(blocks, max(given.n_points, 1)))
+    joined = np.column_stack(np.divmod(blocks, max(parts.n_points, 1)))
     # Both counts are at most n_points ** 2 / 2, so they fit into an int64.
     inside = int((size * (size - 1) // 2).sum())
     across = int((size[joined[:, 0]] * size[joined[:, 1]]).sum())
@@ -54,7 +54,7 @@ def closed(
         raise ValueError(
             f"the closure has {inside} must-link and {across} cannot-link pairs, more than "
             f"max_pairs = {limit}; the largest must-link component has {int(size.max())} of "
-            f"{given.n_points} points. Raise max_pairs, or use the constraints unclosed"
+            f"{parts.n_points} points. Raise max_pairs, or use the constraints unclosed"
         )
 
     members = np.argsort(component, kind="stable")
@@ -64,18 +64,18 @@ def closed(
     return (
         all_ml,
         all_cl,
-        _extend_weight(given.must_link, given.ml_weight, all_ml, given.n_points),
-        _extend_weight(given.cannot_link, given.cl_weight, all_cl, given.n_points),
+        _extend_weight(parts.must_link, parts.ml_weight, all_ml, parts.n_points),
+        _extend_weight(parts.cannot_link, parts.cl_weight, all_cl, parts.n_points),
     )
 
 
-def merged(given: Parts, component: IntArray) -> tuple[IntArray, FloatArray]:
+def merged(parts: Parts, component: IntArray) -> tuple[IntArray, FloatArray]:
     """Return one cannot-link for each joined pair of components, with their summed weight."""
     size = np.bincount(component, minlength=1)
     first = np.unique(component, return_index=True)[1]
-    weights = given.cl_weights
-    between, sums = _summed(component[given.cannot_link], weights, given.n_points)
-    _, counts = _summed(component[given.cannot_link], np.ones(weights.size), given.n_points)
+    weights = parts.cl_weights
+    between, sums = _summed(component[parts.cannot_link], weights, parts.n_points)
+    _, counts = _summed(component[parts.cannot_link], np.ones(weights.size), parts.n_points)
     inferred = size[between[:, 0]] * size[between[:, 1]] - counts
     if weights.size:
         # An infinite mean of no inferred pairs adds nothing.
@@ -84,19 +84,19 @@ def merged(given: Parts, component: IntArray) -> tuple[IntArray, FloatArray]:
 
 
 def surviving(
-    given: Parts, component: IntArray, disputed: npt.NDArray[np.bool_]
+    parts: Parts, component: IntArray, disputed: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Return the must-links and cannot-links left after a vote of contradictory ones."""
     from inference_lab.constraints.vote import vote
     from inference_lab.graph.arrays import connected
 
-    ml_weights, cl_weights = given.ml_weights, given.cl_weights
+    ml_weights, cl_weights = parts.ml_weights, parts.cl_weights
     # Points that hard must-links connect are one voter.
     hard = np.isposinf(ml_weights)
-    unit = connected(given.n_points, given.must_link[hard])
-    never = contradicting(given, unit) & np.isposinf(cl_weights)
+    unit = connected(parts.n_points, parts.must_link[hard])
+    never = contradicting(parts, unit) & np.isposinf(cl_weights)
     if never.any():
-        pairs = given.cannot_link[never]
+        pairs = parts.cannot_link[never]
         i, j = pairs[0].tolist()
         raise ContradictionError(
             f"{len(pairs)} cannot-link pair(s) of infinite weight join points that must-links "
@@ -104,31 +104,31 @@ def surviving(
             pairs,
         )
     # Components without contradictions are kept, and no pair between components joins them.
-    in_dispute = np.zeros(given.n_points, dtype=np.bool_)
-    in_dispute[component[given.cannot_link[disputed, 0]]] = True
-    ml_votes = in_dispute[component[given.must_link[:, 0]]] & ~hard
-    ml_units, cl_units = unit[given.must_link], unit[given.cannot_link]
+    in_dispute = np.zeros(parts.n_points, dtype=np.bool_)
+    in_dispute[component[parts.cannot_link[disputed, 0]]] = True
+    ml_votes = in_dispute[component[parts.must_link[:, 0]]] & ~hard
+    ml_units, cl_units = unit[parts.must_link], unit[parts.cannot_link]
     voters = np.concatenate((ml_units[ml_votes], cl_units[disputed]))
     votes = np.concatenate((ml_weights[ml_votes], -cl_weights[disputed]))
-    group = vote(int(unit.max()) + 1, *_summed(voters, votes, given.n_points))
+    group = vote(int(unit.max()) + 1, *_summed(voters, votes, parts.n_points))
     ml = ~ml_votes | (group[ml_units[:, 0]] == group[ml_units[:, 1]])
-    part = connected(given.n_points, given.must_link[ml])
+    part = connected(parts.n_points, parts.must_link[ml])
     # Between two parts: the must-links that did not survive against all cannot-links.
-    ml_parts, cl_parts = part[given.must_link], part[given.cannot_link]
+    ml_parts, cl_parts = part[parts.must_link], part[parts.cannot_link]
     voters = np.concatenate((ml_parts[~ml], cl_parts))
     votes = np.concatenate((ml_weights[~ml], -cl_weights))
-    sides, balance = _summed(voters, votes, given.n_points)
-    codes = codes_of(sides, given.n_points)
+    sides, balance = _summed(voters, votes, parts.n_points)
+    codes = codes_of(sides, parts.n_points)
     cl = cl_parts[:, 0] != cl_parts[:, 1]
-    own = np.searchsorted(codes, codes_of(np.sort(cl_parts[cl], axis=1), given.n_points))
+    rows = np.searchsorted(codes, codes_of(np.sort(cl_parts[cl], axis=1), parts.n_points))
     against = np.zeros(codes.size, dtype=bool)
-    against[np.searchsorted(codes, codes_of(np.sort(ml_parts[~ml], axis=1), given.n_points))] = True
-    cl[cl] = (balance[own] < 0) | ~against[own]
+    against[np.searchsorted(codes, codes_of(np.sort(ml_parts[~ml], axis=1), parts.n_points))] = True
+    cl[cl] = (balance[rows] < 0) | ~against[rows]
     return ml, cl
 
 
 def _extend_weight(
-    given: IntArray,
+    pairs: IntArray,
     weight: Weight,
     closed: IntArray,
     n_points: int,
@@ -138,10 +138,10 @@ def _extend_weight(
         return weight
     if weight.size == 0:
         return np.zeros(0)
-    given_codes, closed_codes = codes_of(given, n_points), codes_of(closed, n_points)
-    at = np.minimum(np.searchsorted(given_codes, closed_codes), given_codes.size - 1)
-    was_given = given_codes[at] == closed_codes
-    return np.where(was_given, weight[at], weight.mean())
+    codes, closed_codes = codes_of(pairs, n_points), codes_of(closed, n_points)
+    at = np.minimum(np.searchsorted(codes, closed_codes), codes.size - 1)
+    is_input = codes[at] == closed_codes
+    return np.where(is_input, weight[at], weight.mean())
 
 
 def _summed(pairs: IntArray, values: FloatArray, n_points: int) -> tuple[IntArray, FloatArray]:

@@ -38,7 +38,7 @@ from inference_lab.constraints.pairs import (
     point_indices,
 )
 from inference_lab.constraints.sample_ids import SampleIds, names_of, renamed
-from inference_lab.constraints.sampling import drawn, known
+from inference_lab.constraints.sampling import drawn, implied_pairs
 from inference_lab.graph.arrays import IntArray
 from inference_lab.specs.whole_numbers import check_count
 
@@ -226,7 +226,9 @@ class Constraints(Parts):
             raise ValueError(f"scheme = {scheme!r} is unknown; allowed: 'pairs', 'chains'")
         limit = check_count(max_pairs, name="max_pairs", smallest=0)
         classes = read_classes(labels, unlabelled=unlabelled, partial=True)
-        return cls(*known(classes, scheme, limit), ml_weight, cl_weight, n_points=classes.size)
+        return cls(
+            *implied_pairs(classes, scheme, limit), ml_weight, cl_weight, n_points=classes.size
+        )
 
     @classmethod
     @renamed("index")
@@ -470,8 +472,10 @@ class Constraints(Parts):
                 )
             ml, cl, named = ids.everyone[ml], ids.everyone[cl], {"sample_ids": ids}
         weights = {"ml_weight": self.ml_weight, "cl_weight": self.cl_weight}
-        given = {name: w for name, w in weights.items() if isinstance(w, np.ndarray) or w != 1.0}
-        return {"must_link": ml, "cannot_link": cl, **given, **named}
+        nondefault = {
+            name: w for name, w in weights.items() if isinstance(w, np.ndarray) or w != 1.0
+        }
+        return {"must_link": ml, "cannot_link": cl, **nondefault, **named}
 
     def touches(self, points: npt.ArrayLike) -> IntArray:
         """Return the given points that some pair touches, ascending.
@@ -517,15 +521,15 @@ class Constraints(Parts):
         >>> c.restrict([4, 3, 1], renumber=True).must_link.tolist()
         [[0, 1]]
         """
-        kept = point_indices(points, self.n_points, name="points")
+        rows = point_indices(points, self.n_points, name="points")
         place = np.full(self.n_points, -1, dtype=np.int64)
-        place[kept] = np.arange(kept.size)
+        place[rows] = np.arange(rows.size)
         inside = place >= 0
         ml = inside[self.must_link[:, 0]] & inside[self.must_link[:, 1]]
         cl = inside[self.cannot_link[:, 0]] & inside[self.cannot_link[:, 1]]
         if not renumber:
             return selected(self, ml, cl)
-        return selected(self, ml, cl, place, kept.size)
+        return selected(self, ml, cl, place, rows.size)
 
     def components(self) -> IntArray:
         """Return the connected component of each point in the must-link graph.
@@ -672,15 +676,15 @@ class Constraints(Parts):
                 return self
             if policy == "vote":
                 return self.vote().close(max_pairs=limit, merge=merge)
-        kept = self
+        consistent = self
         if at_odds.any():
-            kept = selected(self, cl=~at_odds)
+            consistent = selected(self, cl=~at_odds)
         if merge:
-            apart, weights = merged(kept, component)
+            apart, weights = merged(consistent, component)
             return Constraints(
                 self.must_link, apart, self.ml_weight, weights, n_points=self.n_points
             )
-        return Constraints(*closed(kept, component, limit), n_points=self.n_points)
+        return Constraints(*closed(consistent, component, limit), n_points=self.n_points)
 
     def vote(self) -> Constraints:
         r"""Return the pairs that remain after contradictory ones vote, which removes noise.
@@ -773,9 +777,9 @@ class Constraints(Parts):
             raise ValueError(f"share = {share!r} is not allowed; a number from 0 to 1 is needed")
         refuse_both(self, "flip needs every pair to be of one kind")
         total = len(self)
-        chosen = distinct_integers(total, round(share * total), rng)
+        flipped = distinct_integers(total, round(share * total), rng)
         is_ml = np.arange(total) < len(self.must_link)
-        is_ml[chosen] = ~is_ml[chosen]
+        is_ml[flipped] = ~is_ml[flipped]
         pairs = np.concatenate((self.must_link, self.cannot_link))
         ml_weight: Weight = self.ml_weight
         cl_weight: Weight = self.cl_weight
@@ -788,7 +792,7 @@ class Constraints(Parts):
 
 
 def selected(
-    given: Constraints,
+    constraints: Constraints,
     ml: npt.NDArray[np.bool_] | None = None,
     cl: npt.NDArray[np.bool_] | None = None,
     place: IntArray | None = None,
@@ -796,14 +800,16 @@ def selected(
 ) -> Constraints:
     """Return some of the must-links and cannot-links, perhaps over renumbered points."""
     pairs, weights = [], []
-    for some, weight, rows in (
-        (given.must_link, given.ml_weight, ml),
-        (given.cannot_link, given.cl_weight, cl),
+    for links, weight, rows in (
+        (constraints.must_link, constraints.ml_weight, ml),
+        (constraints.cannot_link, constraints.cl_weight, cl),
     ):
-        kept = slice(None) if rows is None else rows
-        pairs.append(some[kept] if place is None else place[some[kept]])
-        weights.append(weight[kept] if isinstance(weight, np.ndarray) else weight)
-    return Constraints(*pairs, *weights, n_points=given.n_points if n_points is None else n_points)
+        mask = slice(None) if rows is None else rows
+        pairs.append(links[mask] if place is None else place[links[mask]])
+        weights.append(weight[mask] if isinstance(weight, np.ndarray) else weight)
+    return Constraints(
+        *pairs, *weights, n_points=constraints.n_points if n_points is None else n_points
+    )
 
 
 def of_positive_weight(constraints: Constraints) -> Constraints:

@@ -62,9 +62,9 @@ def from_frame(frame: Any, sample_ids: Any, **wording: str) -> Parts:
     numbered = pd.DataFrame(np.sort(rows, axis=1), columns=["first", "second"])
     numbered["kind"] = frame["kind"].to_numpy(dtype=object)
     numbered["weight"] = _weights(frame)
-    kept = numbered[numbered["first"] >= 0]
-    kept = kept.sort_values(["first", "second"], kind="stable")
-    different = kept.drop_duplicates()
+    inner = numbered[numbered["first"] >= 0]
+    inner = inner.sort_values(["first", "second"], kind="stable")
+    different = inner.drop_duplicates()
     twice = different.duplicated(["first", "second", "kind"])
     if twice.any():
         i, j = frame.iloc[int(different.index[int(twice.to_numpy().argmax())])][["i", "j"]]
@@ -74,11 +74,11 @@ def from_frame(frame: Any, sample_ids: Any, **wording: str) -> Parts:
         )
     parts: list[tuple[IntArray, Weight]] = []
     for kind in KINDS:
-        some = kept[kept["kind"] == kind]
-        weights = some["weight"].to_numpy(dtype=np.float64)
+        group = inner[inner["kind"] == kind]
+        weights = group["weight"].to_numpy(dtype=np.float64)
         alike = weights.size == 0 or bool((weights == weights[0]).all())
         weight: Weight = float(weights[0] if weights.size else 1.0) if alike else weights
-        parts.append((some[["first", "second"]].to_numpy(dtype=np.int64), weight))
+        parts.append((group[["first", "second"]].to_numpy(dtype=np.int64), weight))
     (ml, ml_weight), (cl, cl_weight) = parts
     return Parts(ml, cl, ml_weight, cl_weight, int(ids.size))
 
@@ -182,9 +182,11 @@ def _weights(frame: pd.DataFrame) -> npt.NDArray[np.float64]:
     """Return the weight of each pair, 1 without such a column."""
     if "weight" not in frame:
         return np.ones(len(frame))
-    given = frame["weight"]
-    if given.dtype.kind not in "iuf":
-        raise TypeError(f"pairs has weights of dtype {given.dtype}; real numbers are needed")
-    _refuse(frame, given.isna(), "has no weight; leave out the column where none is known")
-    _refuse(frame, given < 0, "has a negative weight; weights are >= 0, and inf makes a pair hard")
-    return given.to_numpy(dtype=np.float64)
+    weights = frame["weight"]
+    if weights.dtype.kind not in "iuf":
+        raise TypeError(f"pairs has weights of dtype {weights.dtype}; real numbers are needed")
+    _refuse(frame, weights.isna(), "has no weight; leave out the column where none is known")
+    _refuse(
+        frame, weights < 0, "has a negative weight; weights are >= 0, and inf makes a pair hard"
+    )
+    return weights.to_numpy(dtype=np.float64)

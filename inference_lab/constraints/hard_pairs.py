@@ -51,15 +51,15 @@ def finite_price(unary: FloatArray, terms: Sequence[DiagonalTerms]) -> float:
     allowed = np.isfinite(unary)
     low = np.where(allowed, unary, np.inf).min(axis=1)
     high = np.where(allowed, unary, -np.inf).max(axis=1)
-    most = high - low
+    saving = high - low
     for term in terms:
         edges = np.asarray(term.edges, dtype=np.int64).reshape(-1, 2)
         for costs in (term.same, term.differ):
             values = np.asarray(costs, dtype=np.float64)
             sizes = np.abs(np.where(np.isfinite(values), values, 0.0))
-            each = np.broadcast_to(sizes, len(edges))
-            np.add.at(most, edges, each[:, np.newaxis])
-    return 2.0 * float(most.max()) or 1.0
+            edge_sizes = np.broadcast_to(sizes, len(edges))
+            np.add.at(saving, edges, edge_sizes[:, np.newaxis])
+    return 2.0 * float(saving.max()) or 1.0
 
 
 def priced(terms: Sequence[DiagonalTerms], price: float) -> list[DiagonalTerms]:
@@ -140,11 +140,11 @@ def _clique(edges: IntArray, count: int, k: int) -> list[int]:
     best: list[int] = []
     for start in np.argsort(-degree, kind="stable")[:_STARTS].tolist():
         clique = [start]
-        left = adjacent[[start]].toarray()[0].astype(np.bool_)
-        while left.any() and len(clique) <= k:
-            chosen = int(np.where(left, adjacent @ left.astype(np.int64), -1).argmax())
-            clique.append(chosen)
-            left &= adjacent[[chosen]].toarray()[0].astype(np.bool_)
+        candidates = adjacent[[start]].toarray()[0].astype(np.bool_)
+        while candidates.any() and len(clique) <= k:
+            vertex = int(np.where(candidates, adjacent @ candidates.astype(np.int64), -1).argmax())
+            clique.append(vertex)
+            candidates &= adjacent[[vertex]].toarray()[0].astype(np.bool_)
         best = max(best, clique, key=len)
         if len(best) > k:
             break

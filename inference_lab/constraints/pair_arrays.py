@@ -66,11 +66,11 @@ class Parts:
         ]
 
 
-def refuse_both(given: Parts, why: str) -> None:
+def refuse_both(parts: Parts, why: str) -> None:
     """Refuse pairs that are in both lists."""
-    n = given.n_points
+    n = parts.n_points
     both = np.intersect1d(
-        codes_of(given.must_link, n), codes_of(given.cannot_link, n), assume_unique=True
+        codes_of(parts.must_link, n), codes_of(parts.cannot_link, n), assume_unique=True
     )
     if both.size:
         i, j = divmod(int(both[0]), n)
@@ -79,11 +79,11 @@ def refuse_both(given: Parts, why: str) -> None:
         )
 
 
-def refuse_hard(given: Parts) -> None:
+def refuse_hard(parts: Parts) -> None:
     """Refuse pairs of infinite weight."""
     for name, pairs, weights in (
-        ("ml_weight", given.must_link, given.ml_weights),
-        ("cl_weight", given.cannot_link, given.cl_weights),
+        ("ml_weight", parts.must_link, parts.ml_weights),
+        ("cl_weight", parts.cannot_link, parts.cl_weights),
     ):
         hard = np.flatnonzero(np.isinf(weights))
         if hard.size:
@@ -105,10 +105,10 @@ def canonical(
 
     The last number is that of the listed pairs that repeat others.
     """
-    given = _read_pairs(pairs, n_points, pairs_name)
-    values = _read_weight(weight, len(given), weight_name, pairs_name)
+    rows = _read_pairs(pairs, n_points, pairs_name)
+    values = _read_weight(weight, len(rows), weight_name, pairs_name)
     refuse_unordered(pairs, weight, pairs_name, weight_name)
-    ordered = np.sort(given, axis=1)
+    ordered = np.sort(rows, axis=1)
     codes = codes_of(ordered, n_points)
     if np.all(codes[1:] > codes[:-1]):  # already canonical: the common case, and no copy needed
         distinct = ordered
@@ -119,8 +119,8 @@ def canonical(
         distinct = ordered[order[is_first]]
         if isinstance(values, np.ndarray):
             group = np.cumsum(is_first) - 1
-            kept = values[order[is_first]]
-            differs = np.flatnonzero(values[order] != kept[group])
+            distinct_values = values[order[is_first]]
+            differs = np.flatnonzero(values[order] != distinct_values[group])
             if differs.size:
                 second = int(order[differs[0]])
                 first = int(order[is_first][group[differs[0]]])
@@ -130,11 +130,11 @@ def canonical(
                     f"{weight_name}[{first}] = {values[first]:g} and "
                     f"{weight_name}[{second}] = {values[second]:g}; give each pair one weight"
                 )
-            values = kept
+            values = distinct_values
     distinct.setflags(write=False)
     if isinstance(values, np.ndarray):
         values.setflags(write=False)
-    return distinct, values, len(given) - len(distinct)
+    return distinct, values, len(rows) - len(distinct)
 
 
 def pair_array(pairs: Pairs, name: str) -> npt.NDArray[Any]:
@@ -292,7 +292,7 @@ def read_classes(
     if of_known.dtype.kind == "O":
         # By equality, because classes of several types have no order.
         places: dict[Hashable, int] = {}
-        numbers[~unknown] = [places.setdefault(each, len(places)) for each in of_known.tolist()]
+        numbers[~unknown] = [places.setdefault(name, len(places)) for name in of_known.tolist()]
     else:
         numbers[~unknown] = np.unique(of_known, return_inverse=True)[1]
     return numbers
@@ -306,9 +306,9 @@ def symmetric_matrix(n: int, pairs: IntArray, values: npt.NDArray[Any]) -> Any:
     return (half + half.T).tocsr()
 
 
-def signed_matrix(given: Parts) -> Any:
+def signed_matrix(parts: Parts) -> Any:
     """Return the symmetric matrix of must-link weights and negative cannot-link weights."""
-    pairs = np.concatenate([given.must_link, given.cannot_link])
+    pairs = np.concatenate([parts.must_link, parts.cannot_link])
     return symmetric_matrix(
-        given.n_points, pairs, np.concatenate([given.ml_weights, -given.cl_weights])
+        parts.n_points, pairs, np.concatenate([parts.ml_weights, -parts.cl_weights])
     )

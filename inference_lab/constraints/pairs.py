@@ -157,10 +157,10 @@ def codes_of(pairs: IntArray, n_points: int) -> IntArray:
     return codes
 
 
-def pairs_outside(pairs: IntArray, given: IntArray, n_points: int) -> IntArray:
+def pairs_outside(pairs: IntArray, others: IntArray, n_points: int) -> IntArray:
     """Return the pairs that are not among others, in either order of their ends."""
     codes = codes_of(np.sort(pairs, axis=1), n_points)
-    return pairs[~np.isin(codes, codes_of(given, n_points))]
+    return pairs[~np.isin(codes, codes_of(others, n_points))]
 
 
 def pairs_inside(start: IntArray, size: IntArray) -> IntArray:
@@ -201,8 +201,8 @@ def distinct_integers(population: int, count: int, rng: np.random.Generator) -> 
     if count == 0:
         return np.zeros(0, dtype=np.int64)
     if population <= 4 * count:
-        chosen: IntArray = rng.permutation(population)[:count]
-        return chosen
+        subset: IntArray = rng.permutation(population)[:count]
+        return subset
     # ``Generator.choice(replace=False)`` may allocate the whole population, up to 50 times
     # ``count``.  Instead: the set of distinct values of independent draws is, given its size,
     # a uniform subset, and so is a random part of it.  On average at least 3/4 of a round's draws

@@ -134,15 +134,15 @@ def rows_named(
     """Return the rows that pairs name, -1 for rows outside this part."""
     _refuse_missing(pairs, name)
     everyone = ids.everyone.tolist()
-    row = dict.fromkeys(everyone, -1) | {each: at for at, each in enumerate(ids.tolist())}
+    row = dict.fromkeys(everyone, -1) | {sample_id: at for at, sample_id in enumerate(ids.tolist())}
     named = pairs.ravel().tolist()
-    unknown = list(dict.fromkeys(each for each in named if each not in row))
+    unknown = list(dict.fromkeys(sample_id for sample_id in named if sample_id not in row))
     if unknown:
         shown = ", ".join(map(repr, unknown[:_SHOWN]))
         more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
         rows = ", ".join(map(repr, everyone[:2]))
         unlike = ""
-        kinds = [type(each).__name__ for each in (unknown[0], *everyone[:1])]
+        kinds = [type(sample_id).__name__ for sample_id in (unknown[0], *everyone[:1])]
         if len(set(kinds)) > 1:
             unlike = (
                 f" The pairs hold {kinds[0]}, {whose} are {kinds[1]}: names must be equal, and 1 "
@@ -152,7 +152,7 @@ def rows_named(
             f"{name} names {shown}{more}, which is not among the {len(everyone)} {whose}, such "
             f"as {rows}.{unlike} {advice}"
         )
-    return np.array([row[each] for each in named], dtype=np.int64).reshape(-1, 2)
+    return np.array([row[sample_id] for sample_id in named], dtype=np.int64).reshape(-1, 2)
 
 
 def rows_of_pairs(

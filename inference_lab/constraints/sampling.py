@@ -38,7 +38,7 @@ def drawn(
     return pairs[together], pairs[~together]
 
 
-def known(classes: IntArray, scheme: str, limit: int) -> tuple[IntArray, IntArray]:
+def implied_pairs(classes: IntArray, scheme: str, limit: int) -> tuple[IntArray, IntArray]:
     """Return the must-links and cannot-links implied by numbered classes, -1 where unknown."""
     labelled = np.flatnonzero(classes >= 0)
     _, group, size = np.unique(classes[labelled], return_inverse=True, return_counts=True)

@@ -23,7 +23,7 @@ def vote(n: int, pairs: IntArray, evidence: FloatArray) -> IntArray:
     """Split units into groups that agree with most of the evidence; lower numbers win ties."""
     group = np.arange(n)
     finite = np.abs(evidence[np.isfinite(evidence)])
-    least = _LEAST_GAIN * float(finite.max(initial=0.0))
+    margin = _LEAST_GAIN * float(finite.max(initial=0.0))
     # Pairs within a unit are dropped, because its votes for itself would never end.
     voiced = (evidence != 0) & (pairs[:, 0] != pairs[:, 1])
     pairs, evidence = pairs[voiced], evidence[voiced]
@@ -32,16 +32,16 @@ def vote(n: int, pairs: IntArray, evidence: FloatArray) -> IntArray:
         edges[i].append((j, weight))
         edges[j].append((i, weight))
     while True:
-        merged = _merge(int(group.max(initial=-1)) + 1, group[pairs], evidence, least)[group]
-        moved = np.array(_move(edges, merged.tolist(), least), dtype=np.int64)
+        merged = _merge(int(group.max(initial=-1)) + 1, group[pairs], evidence, margin)[group]
+        moved = np.array(_move(edges, merged.tolist(), margin), dtype=np.int64)
         joining = (moved[pairs[:, 0]] == moved[pairs[:, 1]]) & (evidence > 0)
-        found = connected(n, pairs[joining])
-        if np.array_equal(found, group):
+        components = connected(n, pairs[joining])
+        if np.array_equal(components, group):
             return group
-        group = found
+        group = components
 
 
-def _merge(n: int, pairs: IntArray, evidence: FloatArray, least: float) -> IntArray:
+def _merge(n: int, pairs: IntArray, evidence: FloatArray, margin: float) -> IntArray:
     """Merge the two units with the most evidence between them until none has any."""
     near: list[dict[int, float]] = [{} for _ in range(n)]
     for (i, j), weight in zip(pairs.tolist(), evidence.tolist(), strict=True):
@@ -51,7 +51,7 @@ def _merge(n: int, pairs: IntArray, evidence: FloatArray, least: float) -> IntAr
         (-weight, i, j)
         for i, others in enumerate(near)
         for j, weight in others.items()
-        if i < j and weight > least
+        if i < j and weight > margin
     ]
     heapq.heapify(heap)
     members: list[list[int]] = [[i] for i in range(n)]
@@ -70,17 +70,17 @@ def _merge(n: int, pairs: IntArray, evidence: FloatArray, least: float) -> IntAr
             del near[other][gone]
             total = near[into].get(other, 0.0) + weight
             near[into][other] = near[other][into] = total
-            if total > least:
+            if total > margin:
                 heapq.heappush(heap, (-total, min(into, other), max(into, other)))
         near[gone] = {}
     group = np.empty(n, dtype=np.int64)
-    for number, some in enumerate(members):
-        group[some] = number
+    for number, units in enumerate(members):
+        group[units] = number
     return group
 
 
 def _move(
-    edges: Sequence[Sequence[tuple[int, float]]], group: list[int], least: float
+    edges: Sequence[Sequence[tuple[int, float]]], group: list[int], margin: float
 ) -> list[int]:
     """Move units to the groups that agree with them best, until none gains."""
     waiting = list(range(len(group)))
@@ -94,12 +94,12 @@ def _move(
             agreement = {here: 0.0}
             for other, weight in edges[unit]:
                 agreement[group[other]] = agreement.get(group[other], 0.0) + weight
-            best, most = here, agreement[here]
-            if most < -least:  # better alone
-                best, most = unused, 0.0
+            best, support = here, agreement[here]
+            if support < -margin:  # better alone
+                best, support = unused, 0.0
             for number, value in agreement.items():
-                if value > most + least:
-                    best, most = number, value
+                if value > support + margin:
+                    best, support = number, value
             if best == here:
                 continue
             unused = max(unused, best + 1)

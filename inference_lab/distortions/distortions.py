@@ -253,9 +253,9 @@ class Distortion(ABC):
         """
         sizes = cluster_sizes(shares, n_clusters)
         sums = cluster_sums(points, shares, n_clusters)
-        held = sizes > 0
+        occupied = sizes > 0
         result = previous.copy()
-        result[held] = sums[held] / sizes[held, np.newaxis]
+        result[occupied] = sums[occupied] / sizes[occupied, np.newaxis]
         return result
 
     def transformed(self, points: Points, centroids: FloatArray) -> FloatArray:
@@ -503,10 +503,10 @@ class SquaredEuclidean(WeightedDistortion):
         result = np.empty((points.shape[0], len(centroids)))
 
         def work(rows: slice) -> None:
-            some = points[rows]
-            gaps = product(some, -2.0 * scaled)
+            block = points[rows]
+            gaps = product(block, -2.0 * scaled)
             gaps += offset
-            gaps += self.norms(some)[:, np.newaxis]
+            gaps += self.norms(block)[:, np.newaxis]
             np.maximum(gaps, 0.0, out=result[rows])
 
         in_blocks(len(result), max(1, BLOCK // max(1, len(centroids))), work)
@@ -549,8 +549,8 @@ class SquaredEuclidean(WeightedDistortion):
         result = np.empty(len(pairs))
         step = max(1, BLOCK // max(1, points.shape[1]))
         for begin in range(0, len(pairs), step):
-            some = pairs[begin : begin + step]
-            gap = dense(points[some[:, 0]] - points[some[:, 1]])
+            block = pairs[begin : begin + step]
+            gap = dense(points[block[:, 0]] - points[block[:, 1]])
             result[begin : begin + step] = row_products(gap, self.times(gap))
         return np.maximum(result, 0.0)
 
@@ -707,9 +707,9 @@ class Cosine(WeightedDistortion):
         scaled = scaled_rows(points, 1.0 / np.where(length > 0, length, 1.0))
         sums = cluster_sums(scaled, shares, n_clusters)
         size = self.lengths(sums)
-        held = size > 1e-12 * np.maximum(cluster_sizes(shares, n_clusters), 1.0)
+        defined = size > 1e-12 * np.maximum(cluster_sizes(shares, n_clusters), 1.0)
         result = previous.copy()
-        result[held] = sums[held] / size[held, np.newaxis]
+        result[defined] = sums[defined] / size[defined, np.newaxis]
         return result
 
     def cost_gradient(
@@ -907,16 +907,16 @@ class IDivergence(WeightedDistortion, Bregman):
         """Return the means, smoothed."""
         sizes = cluster_sizes(shares, n_clusters)
         means = super().centroids(points, shares, n_clusters, previous)
-        held = sizes > 0
-        flat = means[held].mean(axis=1, keepdims=True)
-        means[held] = (means[held] + self.smoothing * flat) / (1.0 + self.smoothing)
+        occupied = sizes > 0
+        flat = means[occupied].mean(axis=1, keepdims=True)
+        means[occupied] = (means[occupied] + self.smoothing * flat) / (1.0 + self.smoothing)
         return means
 
     def largest(self, points: Points) -> float:
         """Return ``log 2 max_m a_m (|x| + |y|)`` for the two rows of largest mass."""
         mass = np.sort(row_sums(points))[-2:].sum() if points.shape[0] else 0.0
-        most = 1.0 if self.metric is None else float(self.metric.max(initial=0.0))
-        return float(math.log(2.0) * most * mass)
+        largest_weight = 1.0 if self.metric is None else float(self.metric.max(initial=0.0))
+        return float(math.log(2.0) * largest_weight * mass)
 
     def cost_gradient(
         self,
@@ -1018,8 +1018,8 @@ class ItakuraSaito(Bregman):
 
 
 def _refuse_negative(points: Points, name: str) -> None:
-    least = points.min() if points.shape[0] else 0.0
-    if least < 0:
+    smallest = points.min() if points.shape[0] else 0.0
+    if smallest < 0:
         if is_sparse(points):
             points = points.tocoo()
             at = int(np.flatnonzero(points.data < 0)[0])
@@ -1042,12 +1042,14 @@ _NAMED: dict[str, type[Distortion]] = {
 }
 
 
-def as_distortion(given: str | Distortion) -> Distortion:
+def as_distortion(distortion: str | Distortion) -> Distortion:
     """Return the distortion with a given name, or the given object."""
-    if isinstance(given, Distortion):
-        return given
-    if not isinstance(given, str):
-        raise TypeError(f"distortion must be a name or a Distortion, got {type(given).__name__}")
-    if given not in _NAMED:
-        raise ValueError(f"distortion = {given!r} is unknown; allowed: {', '.join(_NAMED)}")
-    return _NAMED[given]()
+    if isinstance(distortion, Distortion):
+        return distortion
+    if not isinstance(distortion, str):
+        raise TypeError(
+            f"distortion must be a name or a Distortion, got {type(distortion).__name__}"
+        )
+    if distortion not in _NAMED:
+        raise ValueError(f"distortion = {distortion!r} is unknown; allowed: {', '.join(_NAMED)}")
+    return _NAMED[distortion]()

@@ -164,8 +164,8 @@ class MetricLearner(ABC):
         >>> labels, centroids = np.zeros(2, dtype=np.int64), np.zeros((1, 2))
         >>> state = Penalised(points, labels, centroids, none, nothing, none, nothing, False)
         >>> def objective(metric):
-        ...     own = metric.own(points, centroids, labels).sum()
-        ...     return float(own - 2 * metric.log_det(2))
+        ...     total = metric.own(points, centroids, labels).sum()
+        ...     return float(total - 2 * metric.log_det(2))
         >>> old = SquaredEuclidean()
         >>> new = ClosedForm().improve(old, state, objective(old), objective)
         >>> new.weights.round(3).tolist()
@@ -194,9 +194,9 @@ def _shorten(
     """Return the metric after a step, halved until it is sound and the objective does not rise."""
     step = 1.0
     for _ in range(_HALVINGS):
-        found = at(step)
-        if (sound is None or sound(found)) and objective(found) <= before:
-            return found
+        candidate = at(step)
+        if (sound is None or sound(candidate)) and objective(candidate) <= before:
+            return candidate
         step /= 2.0
     return metric
 
@@ -402,10 +402,12 @@ class GradientStep(MetricLearner):
                 weights = weights / mean if mean > 0 else old
             return metric.reweighted(weights)
 
-        least = min(self.least_rank(metric, len(state.centroids), d), effective_rank(old))
+        smallest_rank = min(self.least_rank(metric, len(state.centroids), d), effective_rank(old))
 
-        def sound(found: Distortion) -> bool:
-            return found.weights is not None and effective_rank(found.weights) >= least
+        def sound(candidate: Distortion) -> bool:
+            return (
+                candidate.weights is not None and effective_rank(candidate.weights) >= smallest_rank
+            )
 
         return _shorten(metric, at, before, objective, sound)
 

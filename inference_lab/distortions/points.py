@@ -75,15 +75,17 @@ def cluster_sums(
     """Add up the points of each cluster."""
     from scipy.sparse import csc_array
 
-    given = np.asarray(shares)
-    if given.ndim == 2:
-        given = given if sample_weight is None else given * sample_weight[:, np.newaxis]
-        return np.ascontiguousarray((points.T @ given).T, dtype=np.float64)
-    n = len(given)
+    memberships = np.asarray(shares)
+    if memberships.ndim == 2:
+        memberships = (
+            memberships if sample_weight is None else memberships * sample_weight[:, np.newaxis]
+        )
+        return np.ascontiguousarray((points.T @ memberships).T, dtype=np.float64)
+    n = len(memberships)
     member = csc_array(
         (
             np.ones(n) if sample_weight is None else sample_weight,
-            given.astype(np.int32),
+            memberships.astype(np.int32),
             np.arange(n + 1, dtype=np.int32),
         ),
         shape=(n_clusters, n),
@@ -95,11 +97,11 @@ def cluster_sizes(
     shares: npt.ArrayLike, n_clusters: int, sample_weight: FloatArray | None = None
 ) -> FloatArray:
     """Return the size of each cluster, shape (k,), with points weighted by `sample_weight`."""
-    given = np.asarray(shares)
-    if given.ndim == 2:
-        total = given.sum(axis=0) if sample_weight is None else sample_weight @ given
+    memberships = np.asarray(shares)
+    if memberships.ndim == 2:
+        total = memberships.sum(axis=0) if sample_weight is None else sample_weight @ memberships
         return np.asarray(total, dtype=np.float64)
-    return np.bincount(given, weights=sample_weight, minlength=n_clusters).astype(np.float64)
+    return np.bincount(memberships, weights=sample_weight, minlength=n_clusters).astype(np.float64)
 
 
 def counted_shares(
@@ -152,11 +154,11 @@ def least_of_rows(values: FloatArray, offset: FloatArray, labels: IntArray) -> N
     n, k = values.shape
     for i in range(n):
         best = labels[i]
-        least = values[i, best] + offset[best]
+        lowest = values[i, best] + offset[best]
         for a in range(k):
             value = values[i, a] + offset[a]
-            if value < least:
-                least = value
+            if value < lowest:
+                lowest = value
                 best = a
         labels[i] = best
 
@@ -232,12 +234,12 @@ def farthest_pair(rows: FloatArray) -> tuple[int, int]:
         partners = np.searchsorted(-outer, outer - best) - np.arange(order.size)
         return int(np.maximum(partners, 0).sum()), order, outer
 
-    centre, (left, order, outer) = mean, candidates(from_mean)
-    if left > len(rows):
+    centre, (n_pairs, order, outer) = mean, candidates(from_mean)
+    if n_pairs > len(rows):
         middle = (rows[pair[0]] + rows[pair[1]]) / 2.0
-        found = candidates(from_point(middle))
-        if found[0] < left:
-            centre, (left, order, outer) = middle, found
+        around_middle = candidates(from_point(middle))
+        if around_middle[0] < n_pairs:
+            centre, (n_pairs, order, outer) = middle, around_middle
     # Inner products are computed around the centre, because small coordinates reduce rounding.
     ordered = rows[order] - centre
     squares = row_products(ordered, ordered)
@@ -245,12 +247,12 @@ def farthest_pair(rows: FloatArray) -> tuple[int, int]:
         reach = int(np.searchsorted(-outer, outer[i] - best))
         if reach <= i:
             break
-        some = slice(i, min(i + _PAIR_ROWS, reach))
+        block_rows = slice(i, min(i + _PAIR_ROWS, reach))
         for j in range(i, reach, _PAIR_COLUMNS):
             others = slice(j, min(j + _PAIR_COLUMNS, reach))
-            block = product(ordered[some], -2.0 * ordered[others])
+            block = product(ordered[block_rows], -2.0 * ordered[others])
             block += squares[others]
-            block += squares[some, np.newaxis]
+            block += squares[block_rows, np.newaxis]
             a, b = np.unravel_index(int(block.argmax()), block.shape)
             if block[a, b] > best * best:
                 pair, best = (int(order[i + a]), int(order[j + b])), math.sqrt(block[a, b])

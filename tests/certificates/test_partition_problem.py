@@ -38,12 +38,12 @@ def random_problem(seed: int, n: int) -> tuple[np.ndarray, PartitionProblem, dic
         "cannot_link": chosen[split:],
         "cl_costs": costs[split:],
         "sample_weight": rng.integers(1, 4, size=n).astype(float) if rng.random() < 0.5 else None,
-        "known": None,
+        "partial_labels": None,
     }
     if rng.random() < 0.3:
-        made["known"] = np.where(rng.random(n) < 0.3, rng.integers(2, size=n), -1)
+        made["partial_labels"] = np.where(rng.random(n) < 0.3, rng.integers(2, size=n), -1)
     k = int(rng.integers(1, 5))
-    if made["known"] is not None:
+    if made["partial_labels"] is not None:
         k = max(k, 2)
     return points, partition_problem(points, k, **made), made
 
@@ -67,7 +67,7 @@ def optimum(points: np.ndarray, k: int, made: dict) -> float:
     """Return the least objective of all partitions that known labels allow."""
     n = len(points)
     labels = partitions(n, k)
-    known = np.full(n, -1) if made["known"] is None else made["known"]
+    known = np.full(n, -1) if made["partial_labels"] is None else made["partial_labels"]
     for i, j in itertools.combinations(np.flatnonzero(known >= 0), 2):
         labels = labels[(labels[:, i] == labels[:, j]) == (known[i] == known[j])]
     counts = np.ones(n) if made["sample_weight"] is None else made["sample_weight"]
