@@ -88,8 +88,8 @@ class ExploreConsolidate:
     Examples
     --------
     >>> X = [[0.0], [1.0], [5.0], [6.0]]
-    >>> found = ExploreConsolidate(2, budget=3, random_state=0).run(X, [0, 0, 1, 1])
-    >>> len(found.questions), len(found.neighbourhoods)
+    >>> answers = ExploreConsolidate(2, budget=3, random_state=0).run(X, [0, 0, 1, 1])
+    >>> len(answers.questions), len(answers.neighbourhoods)
     (3, 2)
     """
 
@@ -141,8 +141,8 @@ class ExploreConsolidate:
         --------
         >>> from inference_lab.clustering import PCKMeans
         >>> X = [[0.0], [1.0], [5.0], [6.0]]
-        >>> found = ExploreConsolidate(2, budget=10).run(X, lambda i, j: (i < 2) == (j < 2))
-        >>> found.complete, len(found.questions), len(found.constraints)
+        >>> answers = ExploreConsolidate(2, budget=10).run(X, lambda i, j: (i < 2) == (j < 2))
+        >>> answers.complete, len(answers.questions), len(answers.constraints)
         (True, 3, 3)
         """
         distortion = as_distortion(self.distortion)
@@ -152,7 +152,7 @@ class ExploreConsolidate:
         distortion.check(points)
         points = distortion.prepare(points)
         n = points.shape[0]
-        chosen = (
+        rows = (
             np.arange(n) if candidates is None else point_indices(candidates, n, name="candidates")
         )
         ask = oracle if callable(oracle) else _from_classes(oracle, n)
@@ -160,7 +160,7 @@ class ExploreConsolidate:
         if not isinstance(rng, np.random.Generator):
             rng = np.random.default_rng(rng)
         check_generator(rng)
-        asking = _Asking(points, np.sort(chosen), distortion, ask, self.budget)
+        asking = _Asking(points, np.sort(rows), distortion, ask, self.budget)
         complete = True
         try:
             asking.run(self.n_clusters, rng)
@@ -220,8 +220,8 @@ class _Asking:
             self.members[group].append(point)
         self._free[at] = False
         centroid = alone(self.points[[point]], self.distortion)
-        found = self.distortion.distances(self._rows, centroid)[:, 0]
-        np.minimum(self._nearest, found, out=self._nearest)
+        distances = self.distortion.distances(self._rows, centroid)[:, 0]
+        np.minimum(self._nearest, distances, out=self._nearest)
 
     def _ask(self, first: int, second: int) -> bool | None:
         if len(self.questions) == self.budget:

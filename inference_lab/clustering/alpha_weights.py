@@ -51,7 +51,7 @@ def best_by_alpha(
     obey large weights under any alpha (Lange et al. 2005, sec. 2).
     """
     constraints = supervision.constraints
-    supervised = supervision.known >= 0
+    supervised = supervision.partial_labels >= 0
     supervised[constraints.must_link] = True
     supervised[constraints.cannot_link] = True
 

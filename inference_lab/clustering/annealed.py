@@ -314,8 +314,8 @@ def _largest(operator: Any) -> float:
     start = np.random.default_rng(0).normal(size=n)
     if not (operator @ start).any():
         return 0.0  # all points are equal; Lanczos iterations need a direction
-    found = eigsh(operator, 1, which="LA", v0=start, tol=1e-4, return_eigenvectors=False)
-    return max(0.0, float(found[0]))
+    eigenvalues = eigsh(operator, 1, which="LA", v0=start, tol=1e-4, return_eigenvectors=False)
+    return max(0.0, float(eigenvalues[0]))
 
 
 def _anneal(
@@ -335,6 +335,6 @@ def _anneal(
         e_step = ShareStep(solver, rng, time_limit, temperature=temperature, follow=True)
         start = result.assignment if stage else None
         limit = max(_LAST, max_iter) if ends else max_iter
-        found = maximise_expectation(model, e_step, max_iter=limit, tol=tol, start=start)
-        result = joined(result, found)
+        stage_result = maximise_expectation(model, e_step, max_iter=limit, tol=tol, start=start)
+        result = joined(result, stage_result)
     return result

@@ -43,8 +43,8 @@ class _ChangedDistances(PairScore, CentroidPredictor):
     ) -> IntArray:
         """Set labels, known ones unchanged, and the means of the clusters; return the labels."""
         points, k = inputs.points, self.n_clusters
-        known, weight = supervision.known, supervision.sample_weight
-        labels = np.where(known >= 0, known, agreeing(labels, known, k))
+        partial_labels, weight = supervision.partial_labels, supervision.sample_weight
+        labels = np.where(partial_labels >= 0, partial_labels, agreeing(labels, partial_labels, k))
         sizes = cluster_sizes(labels, k, weight)
         sums = cluster_sums(points, labels, k, weight)
         self._set_centroids(inputs, sums / np.maximum(sizes, 1e-300)[:, np.newaxis], metric)
@@ -126,13 +126,15 @@ class ConstrainedLinkage(_ChangedDistances):
 
 def _counted(supervision: Supervision, n_clusters: int) -> Constraints:
     """Return the pairs of positive weight, and pairs implied by labels."""
-    given, n = of_positive_weight(supervision.constraints), supervision.known.size
+    constraints, n = of_positive_weight(supervision.constraints), supervision.partial_labels.size
     reason = contradiction(
-        clamped(np.zeros((n, n_clusters)), supervision.known), given.terms(), np.arange(n)
+        clamped(np.zeros((n, n_clusters)), supervision.partial_labels),
+        constraints.terms(),
+        np.arange(n),
     )
     if reason:
         raise infeasible(reason)
-    return replace(supervision, constraints=given).labels_as_pairs()
+    return replace(supervision, constraints=constraints).labels_as_pairs()
 
 
 def _impose(gaps: FloatArray, pairs: Constraints) -> None:
@@ -255,8 +257,8 @@ class ConstrainedSpectral(_ChangedDistances):
                 @ diags_array(np.sqrt(supervision.sample_weight))
             )
         degrees = np.asarray(matrix.sum(axis=1)).ravel()
-        most = float(degrees.max()) or 1.0
-        return csr_array((matrix + diags_array(most - degrees)) / most)
+        largest = float(degrees.max()) or 1.0
+        return csr_array((matrix + diags_array(largest - degrees)) / largest)
 
 
 #: Points up to which all eigenvalues are computed, in O(n^3).
@@ -356,7 +358,7 @@ class FlexibleSpectral(ConstrainedSpectral):
         degrees = np.asarray(similar.sum(axis=1)).ravel()
         scale = diags_array(1.0 / np.sqrt(degrees))
         laplacian = csr_array(eye_array(n) * (1.0 + _SHIFT) - scale @ similar @ scale)
-        found = np.empty((n, 0))
+        vectors = np.empty((n, 0))
         self.eigenvalues_, self.beta_ = np.empty(0), 0.0
         refuse_hard(supervision.constraints)
         signed = signed_matrix(supervision.labels_as_pairs())
@@ -368,16 +370,16 @@ class FlexibleSpectral(ConstrainedSpectral):
         if self.beta_ > 0.0:
             # By inertia, this is the number of positive eigenvalues; negative ones lie dense.
             number = int((met > self.beta_).sum())
-            found = self._feasible(
+            vectors = self._feasible(
                 laplacian, constraint_matrix, np.sqrt(degrees), wanted, number, rng
             )
-        if found.shape[1] < wanted:
-            smooth = _largest(-laplacian, wanted + 1 - found.shape[1], rng)[1][:, 1:]
-            found = np.concatenate([found, smooth], axis=1)
+        if vectors.shape[1] < wanted:
+            smooth = _largest(-laplacian, wanted + 1 - vectors.shape[1], rng)[1][:, 1:]
+            vectors = np.concatenate([vectors, smooth], axis=1)
             self.eigenvalues_ = np.append(self.eigenvalues_, np.zeros(smooth.shape[1]))
-        costs = np.einsum("ij,ij->j", found, laplacian @ found) - _SHIFT
+        costs = np.einsum("ij,ij->j", vectors, laplacian @ vectors) - _SHIFT
         self.objective_ = float(costs.sum())
-        rows = found / np.sqrt(degrees)[:, np.newaxis]
+        rows = vectors / np.sqrt(degrees)[:, np.newaxis]
         return np.asarray(np.sign(rows) if wanted == 1 else rows * (1.0 - costs))
 
     def _feasible(
@@ -398,8 +400,8 @@ class FlexibleSpectral(ConstrainedSpectral):
         vectors /= np.linalg.norm(vectors, axis=0)
         # The constant vector has no cost and separates no points.
         alike = abs(trivial @ vectors) / np.linalg.norm(trivial) > 1.0 - 1e-6
-        kept = np.flatnonzero((inverse > 0.0) & ~alike)
-        vectors, inverse = vectors[:, kept], inverse[kept]
+        columns = np.flatnonzero((inverse > 0.0) & ~alike)
+        vectors, inverse = vectors[:, columns], inverse[columns]
         costs = np.einsum("ij,ij->j", vectors, laplacian @ vectors)
         order = np.argsort(costs, kind="stable")[:wanted]
         self.eigenvalues_ = 1.0 / inverse[order]

@@ -148,8 +148,10 @@ class BregmanKMeans(SharedSettings, CentroidPredictor):
         """
         points, supervision, k = inputs.points, inputs.supervision, self.n_clusters
         distortion, init = inputs.format.distortion, inputs.centred_init(self.init)
-        unlabelled = np.full_like(supervision.known, -1)
-        rules = supervision if self._keeps_labels else replace(supervision, known=unlabelled)
+        unlabelled = np.full_like(supervision.partial_labels, -1)
+        rules = (
+            supervision if self._keeps_labels else replace(supervision, partial_labels=unlabelled)
+        )
 
         def fit_once(rng: np.random.Generator, init: Any) -> Fit[HMRF]:
             centroids = initial_centroids(points, supervision, k, distortion, init, rng)

@@ -196,12 +196,12 @@ def certify(
     """
     start = time.monotonic()
     data = _data(model, X, sample_weight, partial_labels, "certify")
-    labels, held = np.asarray(model.labels_, dtype=np.int64), data.rows
+    labels, rows = np.asarray(model.labels_, dtype=np.int64), data.rows
     points = data.points - data.points.mean(axis=0)
     problem = _problem(_hmrf(model, points, data.supervision))
-    units = problem.of_units(labels[held])
-    kept = np.array_equal(units[problem.of_point], labels[held])
-    objective = problem.objective(units) if kept else math.inf
+    units = problem.of_units(labels[rows])
+    consistent = np.array_equal(units[problem.of_point], labels[rows])
+    objective = problem.objective(units) if consistent else math.inf
     rng = np.random.default_rng(random_state)
     history: list[CertificateStep] = []
 
@@ -214,7 +214,7 @@ def certify(
 
     with threadpool_limits(1, "blas"):
         if problem.size <= _ONE_RELAXATION:
-            found = prove(
+            state = prove(
                 problem,
                 search(problem, rng, units),
                 rng,
@@ -237,18 +237,18 @@ def certify(
                 n_jobs=n_jobs,
                 report=lambda lower: note(value, lower),
             )
-            found, method = BranchingState(better, value, bound), "groups"
-    if objective <= found.objective:
-        found.objective, found.labels = objective, units
+            state, method = BranchingState(better, value, bound), "groups"
+    if objective <= state.objective:
+        state.objective, state.labels = objective, units
     best = labels.copy()
-    best[held] = agreeing(found.labels[problem.of_point], labels[held], problem.k)
+    best[rows] = agreeing(state.labels[problem.of_point], labels[rows], problem.k)
     certificate = Certificate(
         objective,
-        float(found.lower_bound),
-        found.objective,
+        float(state.lower_bound),
+        state.objective,
         best,
         method,
-        found.nodes,
+        state.nodes,
         history,
         1e-5 * problem.spread,
     )
@@ -325,7 +325,7 @@ def improve(
 
     units = problem.of_units(np.asarray(model.labels_, dtype=np.int64)[data.rows])
     units = descend(problem, units, rng) if method == "hartigan" else search(problem, rng, units)
-    labels = agreeing(units[problem.of_point], hmrf.known, problem.k)
+    labels = agreeing(units[problem.of_point], hmrf.partial_labels, problem.k)
     for _ in hmrf.maximise(labels):
         pass
     seconds = time.perf_counter() - since
@@ -391,8 +391,8 @@ def _data(
     weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     if weight is not None and (weight.shape != (n,) or not (weight >= 0).all()):
         raise ValueError(f"sample_weight must have {n} numbers, none negative; got {weight!r}")
-    known = read_partial_labels(partial_labels, n, model.n_clusters, "partial_labels")
-    supervision = Supervision(_pairs(model, n, caller), known, weight)
+    known_labels = read_partial_labels(partial_labels, n, model.n_clusters, "partial_labels")
+    supervision = Supervision(_pairs(model, n, caller), known_labels, weight)
     rows = np.flatnonzero(supervision.sample_weight_or_ones > 0)
     if rows.size == n:
         return _Data(points, supervision, rows, points)
@@ -437,5 +437,5 @@ def _problem(hmrf: HMRF) -> PartitionProblem:
         pairs.cannot_link,
         hmrf.cl_costs,
         sample_weight=hmrf.sample_weight,
-        partial_labels=hmrf.known,
+        partial_labels=hmrf.partial_labels,
     )

@@ -124,8 +124,8 @@ def pair_groups(constraints: Constraints, n_splits: int) -> IntArray:
     group = np.unique(codes_of(ends, n), return_inverse=True)[1].reshape(-1)
     single = np.zeros(group.size, dtype=np.bool_)
     for kind in (slice(0, len(ml)), slice(len(ml), None)):
-        most = max(1.0, group[kind].size / n_splits)
-        single |= (np.bincount(group[kind], minlength=group.size) > most)[group]
+        limit = max(1.0, group[kind].size / n_splits)
+        single |= (np.bincount(group[kind], minlength=group.size) > limit)[group]
     group = np.where(single, group.size + np.arange(group.size), group)
     return np.unique(group, return_inverse=True)[1].astype(np.int64).reshape(-1)
 
@@ -151,7 +151,7 @@ def pair_folds(group: IntArray, n_must: int, n_splits: int, rng: np.random.Gener
 
 
 @dataclass(frozen=True)
-class Kept:
+class PairShares:
     """Share of fits that keep a pair held out of them, and of all point pairs in one cluster.
 
     Arrays have an entry for each must-link and each cannot-link.
@@ -164,11 +164,13 @@ class Kept:
     def contributions(self) -> FloatArray:
         """Return the contribution of each pair to the score, which is 0 at chance and at most 1."""
         kinds = [(self.must, self.together), (self.cannot, 1.0 - self.together)]
-        kinds = [(kept, chance) for kept, chance in kinds if kept.size]
+        kinds = [(shares, chance) for shares, chance in kinds if shares.size]
         room = sum(1.0 - chance for _, chance in kinds)
         if room <= 0.0:
             return np.zeros(self.must.size + self.cannot.size)
-        return np.concatenate([(kept - chance) / (room * kept.size) for kept, chance in kinds])
+        return np.concatenate(
+            [(shares - chance) / (room * shares.size) for shares, chance in kinds]
+        )
 
     @property
     def score(self) -> float:
@@ -188,28 +190,28 @@ def standard_error(contributions: FloatArray, n_must: int, group: IntArray) -> f
     return float(np.sqrt(sums.size / (sums.size - 1) * (sums**2).sum()))
 
 
-def gain(of: Kept, over: Kept, group: IntArray) -> tuple[float, float]:
+def gain(of: PairShares, over: PairShares, group: IntArray) -> tuple[float, float]:
     """Return the difference of two scores over the same pairs, and its standard error."""
     added = of.contributions() - over.contributions()
     return float(added.sum()), standard_error(added, of.must.size, group)
 
 
-def choose(kept: Sequence[Kept | None], group: IntArray) -> int:
+def choose(candidates: Sequence[PairShares | None], group: IntArray) -> int:
     """Return the first candidate within a standard error of the best score; None marks failures.
 
     The standard error refers to the difference of the two scores over the same pairs.
     """
-    judged = {at: each for at, each in enumerate(kept) if each is not None}
+    judged = {at: shares for at, shares in enumerate(candidates) if shares is not None}
     best = max(judged, key=lambda at: judged[at].score)
-    for at, each in judged.items():
-        ahead, error = gain(judged[best], each, group)
+    for at, shares in judged.items():
+        ahead, error = gain(judged[best], shares, group)
         if at == best or ahead <= error:
             return at
     return best
 
 
 def expected_gains(
-    kept: Sequence[Kept | None], group: IntArray, prior: Sequence[float]
+    candidates: Sequence[PairShares | None], group: IntArray, prior: Sequence[float]
 ) -> FloatArray:
     """Return the posterior mean of the gain of each candidate over the first that has not failed.
 
@@ -217,18 +219,18 @@ def expected_gains(
     pairs is normal around the gain on this set. NaN marks failed candidates. All gains are zero if
     even the best score is within two standard errors of chance, because such pairs are noise.
     """
-    judged = {at: each for at, each in enumerate(kept) if each is not None}
-    found = np.full(len(kept), np.nan)
-    found[list(judged)] = 0.0
-    best = max(judged.values(), key=lambda each: each.score)
+    judged = {at: shares for at, shares in enumerate(candidates) if shares is not None}
+    gains = np.full(len(candidates), np.nan)
+    gains[list(judged)] = 0.0
+    best = max(judged.values(), key=lambda shares: shares.score)
     if best.score <= _CHANCE * standard_error(best.contributions(), best.must.size, group):
-        return found
+        return gains
     (first, reference), *others = judged.items()
-    for at, each in others:
-        observed, error = gain(each, reference, group)
+    for at, shares in others:
+        observed, error = gain(shares, reference, group)
         share = 1.0 / (1.0 + (max(error, _LEAST_ERROR) / _PRIOR_DEVIATION) ** 2)
-        found[at] = (1.0 - share) * (prior[at] - prior[first]) + share * observed
-    return found
+        gains[at] = (1.0 - share) * (prior[at] - prior[first]) + share * observed
+    return gains
 
 
 # ---------------------------------------------------------------------- fits
@@ -238,7 +240,7 @@ def takes_pairs(estimator: Any) -> bool:
     """Whether ``fit`` has a parameter for must-links, or accepts any keyword argument."""
     arguments = inspect.signature(final_step(estimator).fit).parameters
     return "must_link" in arguments or any(
-        each.kind is inspect.Parameter.VAR_KEYWORD for each in arguments.values()
+        argument.kind is inspect.Parameter.VAR_KEYWORD for argument in arguments.values()
     )
 
 
@@ -255,9 +257,9 @@ def _prefix(estimator: Any) -> str:
 def prepared(estimator: Any, n_clusters: int, seed: int) -> Any:
     """Return a clone with a given number of clusters and, if it has none, a seed."""
     made = clone(estimator)
-    prefix, known = _prefix(made), final_step(made).get_params(deep=False)
+    prefix, parameters = _prefix(made), final_step(made).get_params(deep=False)
     for name in ("n_clusters", "n_components"):
-        if name in known:
+        if name in parameters:
             made.set_params(**{prefix + name: n_clusters})
             break
     unseeded = [
@@ -270,10 +272,10 @@ def prepared(estimator: Any, n_clusters: int, seed: int) -> Any:
 
 def fitted(estimator: Any, points: Any, constraints: Constraints) -> Any:
     """Fit an estimator, with pairs if it accepts them."""
-    given = constraints.fit_params() if takes_pairs(estimator) else {}
+    pairs = constraints.fit_params() if takes_pairs(estimator) else {}
     # With metadata routing, pipelines look for the step that asks for an argument.
     prefix = "" if get_config()["enable_metadata_routing"] else _prefix(estimator)
-    return estimator.fit(points, **{prefix + name: value for name, value in given.items()})
+    return estimator.fit(points, **{prefix + name: value for name, value in pairs.items()})
 
 
 def labels_without(
@@ -293,26 +295,29 @@ def labels_without(
     return labels, "", perf_counter() - start
 
 
-def kept_by(found: Sequence[IntArray], fold: Sequence[IntArray], constraints: Constraints) -> Kept:
+def pair_shares(
+    labels_of_fits: Sequence[IntArray], fold: Sequence[IntArray], constraints: Constraints
+) -> PairShares:
     """Return for each pair the share of fits without its fold that keep it.
 
-    `fold` has the fold of each pair in each repetition, `found` the labels for each fold of each.
+    `fold` has the fold of each pair in each repetition, `labels_of_fits` the labels of the fit
+    without each fold.
     """
     n_must = len(constraints.must_link)
     pairs = np.concatenate([constraints.must_link, constraints.cannot_link])
     right = np.zeros(len(pairs))
     together = []
-    given = iter(found)
+    fits = iter(labels_of_fits)
     for folds in fold:
         for number in range(int(folds.max()) + 1):
-            labels, out = next(given), folds == number
+            labels, out = next(fits), folds == number
             same = labels[pairs[out, 0]] == labels[pairs[out, 1]]
             right[out] += same == (np.flatnonzero(out) < n_must)
             sizes = np.unique(labels, return_counts=True)[1].astype(np.float64)
             n = labels.size
             together.append(float((sizes * (sizes - 1.0)).sum()) / (n * (n - 1.0)))
     right /= len(fold)
-    return Kept(right[:n_must], right[n_must:], float(np.mean(together)))
+    return PairShares(right[:n_must], right[n_must:], float(np.mean(together)))
 
 
 # ---------------------------------------------------------------------- the estimator
@@ -330,7 +335,7 @@ class _Row(NamedTuple):
     name: str
     n_clusters: int
     estimator: Any
-    kept: Kept | None
+    shares: PairShares | None
     failure: str
     seconds: float
 
@@ -514,7 +519,10 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
         gains = self.prior_gains
         if gains is None:
             return candidates
-        return [each._replace(prior_gain=gains.get(each.name, 0.0)) for each in candidates]
+        return [
+            candidate._replace(prior_gain=gains.get(candidate.name, 0.0))
+            for candidate in candidates
+        ]
 
     def _named_candidates(self) -> list[Candidate]:
         """Return the candidates of the setting; named as a default one, they have its gain."""
@@ -527,20 +535,20 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
         names = [name for name, _ in pairs]
         if len(set(names)) < len(names):
             raise ValueError(f"candidates have names that occur twice: {names}")
-        gains = {each.name: each.prior_gain for each in default_candidates()}
-        return [Candidate(name, each, gains.get(name, 0.0)) for name, each in pairs]
+        gains = {candidate.name: candidate.prior_gain for candidate in default_candidates()}
+        return [Candidate(name, estimator, gains.get(name, 0.0)) for name, estimator in pairs]
 
     def _numbers(self) -> list[int]:
         """Return the numbers of clusters that are compared."""
-        given = self.n_clusters
-        if isinstance(given, str):
-            check_word("n_clusters", given, ("auto",))
+        counts = self.n_clusters
+        if isinstance(counts, str):
+            check_word("n_clusters", counts, ("auto",))
             return list(_NUMBERS)
-        several = [as_whole(k) for k in ([given] if np.ndim(given) == 0 else given)]
+        several = [as_whole(k) for k in ([counts] if np.ndim(counts) == 0 else counts)]
         numbers = [k for k in several if k is not None and k >= 1]
         if not numbers or len(numbers) < len(several):
             raise ValueError(
-                f"n_clusters must be an integer of at least 1, several, or 'auto', got {given!r}"
+                f"n_clusters must be an integer of at least 1, several, or 'auto', got {counts!r}"
             )
         return sorted(set(numbers))
 
@@ -553,8 +561,8 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
     ) -> list[_Row]:
         """Score candidates; the simplest one with pairs chooses the number of clusters."""
         n_pairs = len(self._judged_pairs)
-        most = points.shape[0]
-        numbers = [k for k in numbers if k <= most] or [numbers[0]]
+        n_points = points.shape[0]
+        numbers = [k for k in numbers if k <= n_points] or [numbers[0]]
         if n_pairs < 2:
             if len(numbers) > 1:
                 raise ValueError(
@@ -568,7 +576,7 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
             first = candidates[0]
             made = prepared(first.estimator, numbers[0], self._seed)
             self._group = np.zeros(n_pairs, dtype=np.int64)
-            self._chosen, self._expected = 0, {}
+            self._best_row, self._expected = 0, {}
             return [_Row(first.name, numbers[0], made, None, "", np.nan)]
         sampled = self._judged_pairs is not self.constraints_
         folds_of_auto, repeats_of_auto = (3, 1) if sampled else (5, 2)
@@ -586,25 +594,29 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
             screen = next((c for c in candidates if takes_pairs(c.estimator)), candidates[0])
             rows = self._judged([(screen, k) for k in numbers], points, folds, executor)
             self._warn_of_failures(rows)
-            numbers = [rows[choose([row.kept for row in rows], self._group)].n_clusters]
-        known = {(row.name, row.n_clusters) for row in rows}
-        left = [(each, numbers[0]) for each in candidates if (each.name, numbers[0]) not in known]
-        rows += self._judged(left, points, folds, executor)
+            numbers = [rows[choose([row.shares for row in rows], self._group)].n_clusters]
+        seen = {(row.name, row.n_clusters) for row in rows}
+        remaining = [
+            (candidate, numbers[0])
+            for candidate in candidates
+            if (candidate.name, numbers[0]) not in seen
+        ]
+        rows += self._judged(remaining, points, folds, executor)
         # Rows are in the order of the candidates, from simple to complex.
-        place = {each.name: at for at, each in enumerate(candidates)}
+        place = {candidate.name: at for at, candidate in enumerate(candidates)}
         at_number = [at for at, row in enumerate(rows) if row.n_clusters == numbers[0]]
         at_number.sort(key=lambda at: place[rows[at].name])
         compared = [rows[at] for at in at_number]
         self._warn_of_failures(compared)
         prior = [candidates[place[row.name]].prior_gain for row in compared]
-        expected = expected_gains([row.kept for row in compared], self._group, prior)
+        expected = expected_gains([row.shares for row in compared], self._group, prior)
         self._expected = dict(zip(at_number, expected, strict=True))
-        self._chosen = at_number[int(np.nanargmax(expected))]
+        self._best_row = at_number[int(np.nanargmax(expected))]
         return rows
 
     def _judged(
         self,
-        given: Sequence[tuple[Candidate, int]],
+        tasks: Sequence[tuple[Candidate, int]],
         points: Any,
         folds: Sequence[IntArray],
         executor: Executor | None,
@@ -612,7 +624,10 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
         """Fit without each fold, and score the held-out pairs."""
         masks = [fold == number for fold in folds for number in range(int(fold.max()) + 1)]
         nothing = np.zeros(len(self._judged_pairs), dtype=np.bool_)
-        made = [(each.name, k, prepared(each.estimator, k, self._seed)) for each, k in given]
+        made = [
+            (candidate.name, k, prepared(candidate.estimator, k, self._seed))
+            for candidate, k in tasks
+        ]
         jobs = [
             (estimator, mask)
             for _, _, estimator in made
@@ -630,20 +645,20 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
         for at, (name, k, estimator) in enumerate(made):
             fits = [next(run) for _ in (masks if takes_pairs(estimator) else [nothing])]
             failure = next((problem for _, problem, _ in fits if problem), "")
-            labels = [found for found, _, _ in fits if found is not None]
-            kept = None
+            labels = [fit_labels for fit_labels, _, _ in fits if fit_labels is not None]
+            shares = None
             if not failure:
                 repeated = labels if len(labels) == len(masks) else labels * len(masks)
-                kept = kept_by(repeated, folds, self._judged_pairs)
-            rows.append(_Row(name, k, estimator, kept, failure, np.mean([s for _, _, s in fits])))
+                shares = pair_shares(repeated, folds, self._judged_pairs)
+            rows.append(_Row(name, k, estimator, shares, failure, np.mean([s for _, _, s in fits])))
             if self.verbose:
-                result = f"failed: {failure}" if kept is None else f"score {kept.score:.3f}"
+                result = f"failed: {failure}" if shares is None else f"score {shares.score:.3f}"
                 print(f"[{at + 1}/{len(made)}] {name}, {k} clusters: {result}", flush=True)
         return rows
 
     def _warn_of_failures(self, rows: Sequence[_Row]) -> None:
         """Warn of failed candidates; raise an error if all failed."""
-        failed = [row for row in rows if row.kept is None]
+        failed = [row for row in rows if row.shares is None]
         if len(failed) == len(rows):
             raise ValueError(f"no candidate could be fitted; {failed[0].name}: {failed[0].failure}")
         if failed:
@@ -653,20 +668,22 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
 
     def _take(self, rows: Sequence[_Row], points: Any) -> None:
         """Set all attributes."""
-        best = rows[self._chosen]
-        self.best_index_ = self._chosen
+        best = rows[self._best_row]
+        self.best_index_ = self._best_row
         self.best_params_ = {"candidate": best.name, "n_clusters": best.n_clusters}
-        self.best_score_ = np.nan if best.kept is None else best.kept.score
+        self.best_score_ = np.nan if best.shares is None else best.shares.score
         self.gain_ = (np.nan, np.nan)
         without = [
-            row.kept
+            row.shares
             for row in rows
-            if row.kept is not None
+            if row.shares is not None
             and row.n_clusters == best.n_clusters
             and not takes_pairs(row.estimator)
         ]
-        if best.kept is not None and without:
-            self.gain_ = gain(best.kept, max(without, key=lambda each: each.score), self._group)
+        if best.shares is not None and without:
+            self.gain_ = gain(
+                best.shares, max(without, key=lambda shares: shares.score), self._group
+            )
         self.cv_results_ = _table(rows, self._group, self._expected)
         with warnings.catch_warnings():
             # Reported by `fit` of this class, also where the chosen candidate uses no pairs.
@@ -712,26 +729,26 @@ def _table(rows: Sequence[_Row], group: IntArray, expected: Mapping[int, float])
     """Return the data frame of `cv_results_`."""
     import pandas as pd
 
-    judged = [row for row in rows if row.kept is not None]
-    found = []
+    judged = [row for row in rows if row.shares is not None]
+    entries = []
     for at, row in enumerate(rows):
         params = {"candidate": row.name, "n_clusters": row.n_clusters}
         entry: dict[str, Any] = {**params, "params": params}
-        kept = row.kept
-        if kept is not None:
-            alike = [r.kept for r in judged if r.n_clusters == row.n_clusters and r.kept]
-            best = max(alike, key=lambda each: each.score)
-            behind, error = gain(best, kept, group)
+        shares = row.shares
+        if shares is not None:
+            alike = [r.shares for r in judged if r.n_clusters == row.n_clusters and r.shares]
+            best = max(alike, key=lambda other: other.score)
+            behind, error = gain(best, shares, group)
             entry |= {
-                "mean_test_score": kept.score,
-                "standard_error": standard_error(kept.contributions(), kept.must.size, group),
+                "mean_test_score": shares.score,
+                "standard_error": standard_error(shares.contributions(), shares.must.size, group),
                 "expected_gain": expected.get(at, np.nan),
                 "behind_best": behind,
                 "behind_best_error": error,
-                "must_link_kept": float(kept.must.mean()) if kept.must.size else np.nan,
-                "cannot_link_kept": float(kept.cannot.mean()) if kept.cannot.size else np.nan,
+                "must_link_kept": float(shares.must.mean()) if shares.must.size else np.nan,
+                "cannot_link_kept": float(shares.cannot.mean()) if shares.cannot.size else np.nan,
             }
-        found.append(entry | {"mean_fit_time": row.seconds, "failure": row.failure})
+        entries.append(entry | {"mean_fit_time": row.seconds, "failure": row.failure})
     columns = [
         "candidate",
         "n_clusters",
@@ -747,7 +764,7 @@ def _table(rows: Sequence[_Row], group: IntArray, expected: Mapping[int, float])
         "rank_test_score",
         "failure",
     ]
-    table = pd.DataFrame(found).reindex(columns=columns)
+    table = pd.DataFrame(entries).reindex(columns=columns)
     table["rank_test_score"] = (
         table["mean_test_score"].rank(method="min", ascending=False).astype("Int64")
     )

@@ -33,7 +33,7 @@ class Model(ABC):
         constraints = supervision.constraints
         self.constraints = constraints
         #: Labels that no E-step changes, (n,), -1 elsewhere.
-        self.known: IntArray = supervision.known
+        self.partial_labels: IntArray = supervision.partial_labels
         self.sample_weight = supervision.sample_weight
         self.alpha_weight = alpha_weight
         #: The points that occur in pairs, and the pairs between them.

@@ -157,10 +157,10 @@ class ClusterReport:
         if certify > 0:
             facts["Objective"] = _distance_to_best(model, self.points, certify)
         names = [str(name) for name in self.labels.iloc[:, 0]]
-        chosen = ChosenClustering(
+        clustering = ChosenClustering(
             self.search, takes_pairs(model), self.points, names, self.pairs, facts
         )
-        return clustering_document(chosen, self.title)
+        return clustering_document(clustering, self.title)
 
     def write_page(self, folder: str | os.PathLike[str], certify: float = 10.0) -> Path:
         """Write the page about the clusters, with its figures and tables.

@@ -75,9 +75,9 @@ class _Units:
         self.count = int(self.of_point.max(initial=-1)) + 1
         self.whole = whole
         #: Clusters of the units that hold a point whose cluster is known, -1 elsewhere.
-        self.known: IntArray = np.full(self.count, -1)
-        held = np.flatnonzero(supervision.known >= 0)
-        self.known[self.of_point[held]] = supervision.known[held]
+        self.labels_of_units: IntArray = np.full(self.count, -1)
+        labelled = np.flatnonzero(supervision.partial_labels >= 0)
+        self.labels_of_units[self.of_point[labelled]] = supervision.partial_labels[labelled]
         ends = self.of_point[constraints.cannot_link]
         # A cannot-link within a unit is violated in every cluster.
         ends = ends[ends[:, 0] != ends[:, 1]]
@@ -99,16 +99,16 @@ class _Units:
         first[self.of_point[points[::-1]]] = np.arange(n)[::-1]
         units = np.argsort(first)
         # Units of known clusters come first, because they have no choice.
-        units = units[np.argsort(self.known[units] < 0, kind="stable")]
+        units = units[np.argsort(self.labels_of_units[units] < 0, kind="stable")]
         return units, points[first]
 
     def costs(self, costs: FloatArray, first: IntArray) -> FloatArray:
         """Return the cost of each unit in each cluster."""
         if self.count == len(self.of_point):
             # Without must-links, components have the numbers of their points.
-            return clamped(costs, self.known)
-        found = np.asarray(self._members @ costs) if self.whole else costs[first]
-        return clamped(found, self.known)
+            return clamped(costs, self.labels_of_units)
+        unit_costs = np.asarray(self._members @ costs) if self.whole else costs[first]
+        return clamped(unit_costs, self.labels_of_units)
 
 
 class PlacementStep:
@@ -258,9 +258,9 @@ class COPKMeans(PairScore, CentroidPredictor):
     @takes(FitArguments)
     def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
         inputs = read_fit(self, X, y, arguments, as_distortion(self.distortion))
-        given = inputs.weighed()
-        constraints = of_positive_weight(given.constraints)
-        supervision = replace(given, constraints=constraints)
+        weighed = inputs.weighed()
+        constraints = of_positive_weight(weighed.constraints)
+        supervision = replace(weighed, constraints=constraints)
 
         best, self.status_, self.n_failures_ = self._search(inputs, supervision)
 
@@ -268,19 +268,21 @@ class COPKMeans(PairScore, CentroidPredictor):
         self._set_progress(best.result)
         self._set_labels(inputs, best.labels, constraints)
         self.converged_ = self.status_ == "converged"
-        held = supervision.known >= 0
-        kept = self.violations_.must_link + self.violations_.cannot_link == 0
-        self.feasible_ = kept and np.array_equal(best.labels[held], supervision.known[held])
+        labelled = supervision.partial_labels >= 0
+        satisfied = self.violations_.must_link + self.violations_.cannot_link == 0
+        self.feasible_ = satisfied and np.array_equal(
+            best.labels[labelled], supervision.partial_labels[labelled]
+        )
         if not self.feasible_:
             self._report_failure(supervision)
         return self
 
     def _report_failure(self, supervision: Supervision) -> None:
         """Set the status of a fit without feasible labels, and warn."""
-        constraints, known = supervision.constraints, supervision.known
+        constraints, partial_labels = supervision.constraints, supervision.partial_labels
         hard = constraints.with_weights(np.inf, np.inf)
-        open_to = clamped(np.zeros((known.size, self.n_clusters)), known)
-        reason = contradiction(open_to, hard.terms(), np.arange(known.size))
+        open_to = clamped(np.zeros((partial_labels.size, self.n_clusters)), partial_labels)
+        reason = contradiction(open_to, hard.terms(), np.arange(partial_labels.size))
         self.status_ = "infeasible" if reason else "failed"
         message = (
             f"no labelling satisfies the constraints: {reason}"
@@ -358,17 +360,17 @@ class COPKMeans(PairScore, CentroidPredictor):
         first = np.sort(np.unique(units.of_point[shuffled], return_index=True)[1])[:k]
         # With fewer components than clusters, several points of one component are used.
         rest = np.setdiff1d(np.arange(n), first)[: k - first.size]
-        chosen = shuffled[np.concatenate((first, rest))]
-        members = [np.array([point]) for point in chosen]
+        rows = shuffled[np.concatenate((first, rest))]
+        members = [np.array([point]) for point in rows]
         if self.whole_components:
             place = np.full(units.count, -1)
-            place[units.of_point[chosen[: first.size]]] = np.arange(first.size)
+            place[units.of_point[rows[: first.size]]] = np.arange(first.size)
             touched = np.flatnonzero(place[units.of_point] >= 0)
             by_centre = np.argsort(place[units.of_point[touched]], kind="stable")
             touched = touched[by_centre]
             cuts = np.searchsorted(place[units.of_point[touched]], np.arange(1, first.size))
             members[: first.size] = np.split(touched, cuts)
-        known = supervision.known
-        for h in np.unique(known[known >= 0]):
-            members[h] = np.flatnonzero(known == h)
+        partial_labels = supervision.partial_labels
+        for h in np.unique(partial_labels[partial_labels >= 0]):
+            members[h] = np.flatnonzero(partial_labels == h)
         return group_centroids(points, members, distortion, sample_weight)

@@ -143,16 +143,16 @@ class CorrelationClustering(LabellingMixin, BaseEstimator):  # type: ignore[misc
         """
         check_settings(self)
         refuse_pairs(y, X, self)
-        given: dict[str, Any] = dict.fromkeys(PAIR_ARGUMENTS) | dict(arguments)
+        values: dict[str, Any] = dict.fromkeys(PAIR_ARGUMENTS) | dict(arguments)
         if X is None:
-            given = names_in_pairs(given)
-            n = len(given["sample_ids"])
+            values = names_in_pairs(values)
+            n = len(values["sample_ids"])
         else:
             n = validate_data(self, X, accept_sparse="csr").shape[0]
-        supervision = supervision_of(given["sample_ids"] if X is None else X, given)
+        supervision = supervision_of(values["sample_ids"] if X is None else X, values)
         watch_repeats(supervision.constraints, supervision.n_repeated)
-        names = given["sample_ids"]
-        if names is None and given["pairs"] is not None and hasattr(X, "iloc"):
+        names = values["sample_ids"]
+        if names is None and values["pairs"] is not None and hasattr(X, "iloc"):
             names = X.index
         self.sample_ids_ = np.arange(n) if names is None else np.asarray(names)
         self._partition(supervision.constraints, n)
@@ -181,12 +181,12 @@ class CorrelationClustering(LabellingMixin, BaseEstimator):  # type: ignore[misc
         gains = np.concatenate([constraints.ml_weights, -constraints.cl_weights])
         units, unit = contracted(n, edges, gains)
         g = priced(units)
-        most = g.n if self.max_clusters is None else min(g.n, self.max_clusters)
+        limit = g.n if self.max_clusters is None else min(g.n, self.max_clusters)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-        found = [first_partition(g, most)]
-        if can_anneal(g, most):
-            found += [annealed(g, most, a, rng)[0] for a in range(1, self.anneals + 1)]
-        self.labels_ = in_order(max(found, key=g.value)[unit])
+        partitions = [first_partition(g, limit)]
+        if can_anneal(g, limit):
+            partitions += [annealed(g, limit, a, rng)[0] for a in range(1, self.anneals + 1)]
+        self.labels_ = in_order(max(partitions, key=g.value)[unit])
         self.n_clusters_ = int(self.labels_.max(initial=-1)) + 1
         self.constraints_ = constraints
         self.violations_: Violations = violations(constraints, self.labels_)

@@ -152,14 +152,17 @@ class _Clusters:
         self.n = int(points.shape[0])
         self.sample_weight = supervision.sample_weight
         #: Clusters of the points whose cluster is known; these clusters come first.
-        self.known = supervision.groups()
-        self.free: IntArray = np.flatnonzero(self.known < 0)
-        self.labels: IntArray = self.known.copy()
+        self.partial_labels = supervision.groups()
+        self.free: IntArray = np.flatnonzero(self.partial_labels < 0)
+        self.labels: IntArray = self.partial_labels.copy()
         if start is None:
-            groups = [np.flatnonzero(self.known == h) for h in range(int(self.known.max()) + 1)]
+            groups = [
+                np.flatnonzero(self.partial_labels == h)
+                for h in range(int(self.partial_labels.max()) + 1)
+            ]
             start = group_centroids(points, groups, distortion, supervision.sample_weight)
         self.centroids = start
-        self.costs = clamped(self.distances(self.centroids), self.known)
+        self.costs = clamped(self.distances(self.centroids), self.partial_labels)
         self.stale: Flags = np.ones(self.n, dtype=np.uint8)
         #: Largest difference between the pair costs of a point in two clusters.
         self.slack: FloatArray = np.zeros(self.n)
@@ -179,7 +182,7 @@ class _Clusters:
             more = np.empty((self.n, 2 * k + _SPARE))
             more[:, :k] = self.costs
             self.costs = more
-        self.costs[:, k] = np.where(self.known < 0, self.distances(centroid)[:, 0], np.inf)
+        self.costs[:, k] = np.where(self.partial_labels < 0, self.distances(centroid)[:, 0], np.inf)
         # Rounding must not change the distance of a point to itself.
         self.costs[i, k] = 0.0
         self.centroids = np.concatenate([self.centroids, centroid])
@@ -206,12 +209,15 @@ class _Clusters:
             return False
         columns = np.flatnonzero(moved)
         costs = self.distances(self.centroids[columns])
-        costs[(self.known >= 0)[:, np.newaxis] & (self.known[:, np.newaxis] != columns)] = np.inf
+        costs[
+            (self.partial_labels >= 0)[:, np.newaxis]
+            & (self.partial_labels[:, np.newaxis] != columns)
+        ] = np.inf
         self.costs[:, columns] = costs
-        self.stale[costs.min(axis=1) <= self.own() + self.slack] = 1
+        self.stale[costs.min(axis=1) <= self.point_costs() + self.slack] = 1
         return True
 
-    def own(self) -> FloatArray:
+    def point_costs(self) -> FloatArray:
         """Return the costs of the points in their clusters, (n,); ``inf`` for unassigned points."""
         row = self.costs.shape[1]
         costs = self.costs.ravel().take(np.arange(self.n) * row + np.maximum(self.labels, 0))
@@ -223,7 +229,7 @@ class PenaltySchedule(NamedTuple):
 
     first: float
     rate: float
-    most: float
+    limit: float
     until_grown: bool
 
 
@@ -415,7 +421,7 @@ class RDPMeans(SharedSettings, PairScore, CentroidPredictor):
             count = _STARTS if auto and points.shape[0] <= _MANY_POINTS else 1
         plain = self.squared and as_distortion(self.distortion).squared is not None
         enough = self.n_clusters <= min(points.shape[0], self.max_clusters)
-        if not (auto and plain and enough) or (supervision.known >= 0).any():
+        if not (auto and plain and enough) or (supervision.partial_labels >= 0).any():
             return [None] * count
         odds, rng = log_odds(supervision.constraints), generator_of(self.random_state)
         paired = paired_kmeans(points, supervision, self.n_clusters, rng, odds)
@@ -443,7 +449,9 @@ class RDPMeans(SharedSettings, PairScore, CentroidPredictor):
         if not isinstance(rule, str):
             return float(rule)
         # The price is the cost of a point of weight 1.
-        plain = replace(supervision, known=np.full(points.shape[0], -1), sample_weight=None)
+        plain = replace(
+            supervision, partial_labels=np.full(points.shape[0], -1), sample_weight=None
+        )
         mean = centre_of(points, as_distortion(self.distortion), supervision.sample_weight)
         state = _Clusters(points, as_distortion(self.distortion), self.squared, mean, plain)
         nearest = state.costs[:, 0].copy()
@@ -466,10 +474,10 @@ class RDPMeans(SharedSettings, PairScore, CentroidPredictor):
             unit = weight_of_odds(
                 points, self.n_clusters, as_distortion(self.distortion), supervision.sample_weight
             )
-            most = unit * USUAL_ODDS
+            limit = unit * USUAL_ODDS
             if not self.squared:
-                most = math.sqrt(most)
-            return PenaltySchedule(most / 2.0**_DOUBLINGS, 2.0, most, until_grown=True)
+                limit = math.sqrt(limit)
+            return PenaltySchedule(limit / 2.0**_DOUBLINGS, 2.0, limit, until_grown=True)
         # Beyond 1e90 only pairs matter, and products overflow.
         return PenaltySchedule(self.xi, self.xi_rate, 1e90, until_grown=False)
 
@@ -566,7 +574,7 @@ class _DPFit:
 
     def _first(self, points: Points, supervision: Supervision) -> FloatArray | None:
         """Return the centroid of the first cluster, None if clusters of some points are known."""
-        if (supervision.known >= 0).any():
+        if (supervision.partial_labels >= 0).any():
             return None
         if self.settings.start == "box":
             low, high = dense(points.min(axis=0)), dense(points.max(axis=0))
@@ -576,7 +584,9 @@ class _DPFit:
     def _objective(self) -> float:
         state = self.state
         weight = violations(self.pairs.constraints, state.labels).weight
-        return float(state.own().sum()) + self.price * len(state.centroids) + self.xi * weight
+        return (
+            float(state.point_costs().sum()) + self.price * len(state.centroids) + self.xi * weight
+        )
 
     def _iterate(self) -> None:
         settings, state, schedule = self.settings, self.state, self.schedule
@@ -601,10 +611,10 @@ class _DPFit:
             self.converged = (
                 quiet >= settings.patience
                 and self.n_iter > settings.warm_up
-                and not (schedule.until_grown and grown < schedule.most)
+                and not (schedule.until_grown and grown < schedule.limit)
             )
             if self.n_iter > settings.warm_up and not self.converged:
-                grown = min(grown * schedule.rate, schedule.most)
+                grown = min(grown * schedule.rate, schedule.limit)
 
     def _note(self, step: str, since: float, solution: Solution | None) -> None:
         line = HalfStep(self.n_iter, step, self._objective(), time.perf_counter() - since)
@@ -666,7 +676,7 @@ class _DPFit:
         state, settings = self.state, self.settings
         for _ in range(min(settings.candidates, settings.max_clusters - len(state.centroids))):
             nearest = state.costs[:, : len(state.centroids)].min(axis=1)
-            nearest[state.known >= 0] = 0.0
+            nearest[state.partial_labels >= 0] = 0.0
             farthest = int(nearest.argmax())
             if nearest[farthest] <= 0.0:
                 break

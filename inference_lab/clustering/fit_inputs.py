@@ -103,12 +103,12 @@ def read_fit(
     names = arguments.get("sample_ids")
     estimator._in_fold = isinstance(names, SampleIds) and names.size < names.everyone.size
     rows = np.flatnonzero(supervision.sample_weight_or_ones > 0)
-    some = points
+    fit_points = points
     if rows.size < points.shape[0]:
-        some, supervision = points[rows], supervision.only(rows)
+        fit_points, supervision = points[rows], supervision.only(rows)
     if centred and distortion.translation_invariant and not issparse(points):
         weight = supervision.sample_weight_or_ones
-        format_ = replace(format_, origin=weight @ some / weight.sum())
+        format_ = replace(format_, origin=weight @ fit_points / weight.sum())
     if estimator.n_clusters > rows.size and not few_points:
         raise ValueError(
             f"n_samples={rows.size} should be >= n_clusters={estimator.n_clusters}: there cannot "
@@ -116,7 +116,7 @@ def read_fit(
         )
     estimator._format = format_
     kind = type(estimator).__name__
-    return FitInputs(format_.centred(some), supervision, format_, dtype, rows, points, kind)
+    return FitInputs(format_.centred(fit_points), supervision, format_, dtype, rows, points, kind)
 
 
 @dataclass(frozen=True)
@@ -161,16 +161,16 @@ class PointFormat:
 
 def refuse_sizes(points: Points) -> None:
     """Refuse values whose squared distances would overflow, or vanish."""
-    most = max(abs(float(points.max())), abs(float(points.min()))) if min(points.shape) else 0.0
-    if most > LARGEST_VALUE:
+    largest = max(abs(float(points.max())), abs(float(points.min()))) if min(points.shape) else 0.0
+    if largest > LARGEST_VALUE:
         raise ValueError(
-            f"X holds a value of size {most:g}; values up to {LARGEST_VALUE:g} are allowed, so "
+            f"X holds a value of size {largest:g}; values up to {LARGEST_VALUE:g} are allowed, so "
             "that costs stay numbers: scale the data"
         )
-    if 0.0 < most < SMALLEST_VALUE:
+    if 0.0 < largest < SMALLEST_VALUE:
         raise ValueError(
-            f"X holds values up to {most:g} in size, whose squares vanish in double precision; the "
-            f"largest must be at least {SMALLEST_VALUE:g}: scale the data"
+            f"X holds values up to {largest:g} in size, whose squares vanish in double precision; "
+            f"the largest must be at least {SMALLEST_VALUE:g}: scale the data"
         )
 
 
@@ -207,9 +207,11 @@ class FitInputs:
                 "weights are not log-probabilities; give numbers"
             )
         all_weights = weights(self.points, supervision)
-        chosen = {name: all_weights[name] for name in supervision.auto}
-        _watch_nothing(supervision.constraints, chosen)
-        return replace(supervision, constraints=supervision.constraints.with_weights(**chosen))
+        auto_weights = {name: all_weights[name] for name in supervision.auto}
+        _watch_nothing(supervision.constraints, auto_weights)
+        return replace(
+            supervision, constraints=supervision.constraints.with_weights(**auto_weights)
+        )
 
     def centred_init(self, init: Any) -> Any:
         """Return given initial centroids in the coordinates of the points; names stay."""

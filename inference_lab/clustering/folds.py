@@ -108,7 +108,7 @@ def origin_of_rows(n_points: int, pairs: Any = None) -> Origin:
         if split is None and n_fits < 2 and not np.array_equal(train, np.arange(n_rows(X))):
             split = Fold(X, _numbers(train))
         arguments = (variables.get(name) or {} for name in _ARGUMENTS)
-        if pairs is not None and any(pairs is v for each in arguments for v in each.values()):
+        if pairs is not None and any(pairs is v for mapping in arguments for v in mapping.values()):
             rows = _numbers(test)
             # An inner search splits the rows that an outer one passes to it.
             fold = Fold(X, rows if fold is None else rows[fold.rows])

@@ -56,7 +56,7 @@ class HMRF(Model):
         self.penalty = penalty
         self.learner = learner
         self.empty = empty
-        self.labelled: IntArray = np.flatnonzero(self.known >= 0)
+        self.labelled: IntArray = np.flatnonzero(self.partial_labels >= 0)
         #: Sums and sizes of the clusters of the last labels.
         self._sums_of_last: tuple[IntArray, FloatArray, FloatArray] | None = None
         self._set_penalties()
@@ -95,16 +95,16 @@ class HMRF(Model):
     def nearest(self, previous: IntArray | None) -> IntArray:
         """Return the cheapest cluster of each point on its own; ties keep the previous label."""
         labels = self.metric.nearest(self.points, self.centroids, previous)
-        labels[self.labelled] = self.known[self.labelled]
+        labels[self.labelled] = self.partial_labels[self.labelled]
         return labels
 
     def costs(self, rows: IntArray | None = None) -> FloatArray:
         """Return the costs (n, k) of all points or sorted `rows`; ``inf`` excludes labels."""
-        points, known = self.points, self.known
+        points, partial_labels = self.points, self.partial_labels
         # Rows are sorted, so a full selection needs no copy.
         if rows is not None and rows.size < points.shape[0]:
-            points, known = points[rows], known[rows]
-        return clamped(self.metric.distances(points, self.centroids), known)
+            points, partial_labels = points[rows], partial_labels[rows]
+        return clamped(self.metric.distances(points, self.centroids), partial_labels)
 
     def terms(self) -> Sequence[DiagonalTerms]:
         """Return the penalties as diagonal terms."""
@@ -254,8 +254,8 @@ class HMRF(Model):
             one_cluster = np.zeros(points.shape[0], dtype=np.int64)
             bound = 2.0 * float(self.own_costs(one_cluster).mean())
             return lambda change: bound * change
-        given = self.point_weight()
-        weight = np.ones(points.shape[0]) if given is None else given
+        point_weight = self.point_weight()
+        weight = np.ones(points.shape[0]) if point_weight is None else point_weight
         weight = weight / weight.sum()
         mean = weight @ points
 
@@ -274,12 +274,12 @@ class HMRF(Model):
         )
 
 
-def clamped(costs: FloatArray, known: IntArray) -> FloatArray:
+def clamped(costs: FloatArray, partial_labels: IntArray) -> FloatArray:
     """Set the costs of known points in other clusters to infinity, in place."""
-    rows = np.flatnonzero(known >= 0)
-    own = costs[rows, known[rows]]
+    rows = np.flatnonzero(partial_labels >= 0)
+    label_costs = costs[rows, partial_labels[rows]]
     costs[rows] = np.inf
-    costs[rows, known[rows]] = own
+    costs[rows, partial_labels[rows]] = label_costs
     return costs
 
 

@@ -221,8 +221,8 @@ class HMRFKMeans(SharedSettings, PairScore, CentroidPredictor):
         auto = isinstance(self.init, str) and self.init == "auto"
         count = self.n_init
         if isinstance(count, str):
-            known = supervision.known
-            settled = np.unique(known[known >= 0]).size == self.n_clusters
+            partial_labels = supervision.partial_labels
+            settled = np.unique(partial_labels[partial_labels >= 0]).size == self.n_clusters
             count = _STARTS if auto and not settled else 1
         if not auto:
             return [self.init] * count

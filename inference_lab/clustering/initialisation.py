@@ -37,18 +37,18 @@ def initial_centroids(
     """Choose initial centroids: means of labelled points, and `init` for other clusters."""
     k, d = n_clusters, points.shape[1]
     if not isinstance(init, str):
-        given = np.array(init, dtype=np.float64)
-        if given.shape != (k, d) or not np.isfinite(given).all():
+        centroids = np.array(init, dtype=np.float64)
+        if centroids.shape != (k, d) or not np.isfinite(centroids).all():
             raise ValueError(
                 f"init must be a finite array of shape (n_clusters, n_features) = ({k}, {d}), "
-                f"got shape {given.shape}"
+                f"got shape {centroids.shape}"
             )
-        return given
+        return centroids
     if init not in get_args(Init):
         raise ValueError(
             f"init = {init!r} is unknown; allowed: {', '.join(get_args(Init))}, or an array"
         )
-    constraints, labels = supervision.constraints, supervision.known
+    constraints, labels = supervision.constraints, supervision.partial_labels
     sample_weight = supervision.sample_weight
     present = np.unique(labels[labels >= 0])
     settled = group_centroids(
@@ -78,18 +78,18 @@ def _singletons(
     degree = np.bincount(pairs[:, 0], minlength=constraints.n_points)
     alone = np.flatnonzero((np.bincount(component)[component] == 1) & free)
     founders = [int(component[group[0]]) for group in groups]
-    found: list[IntArray] = []
-    while len(found) < count:
+    singletons: list[IntArray] = []
+    while len(singletons) < count:
         near = pairs[np.isin(pairs[:, 1], founders), 0]
         apart = np.bincount(near, minlength=constraints.n_points)
         of = component[alone]
-        left = alone[(apart[of] == len(founders)) & (degree[of] > 0)]
-        if left.size == 0:
+        candidates = alone[(apart[of] == len(founders)) & (degree[of] > 0)]
+        if candidates.size == 0:
             break
-        chosen = int(left[degree[component[left]].argmax()])
-        found.append(np.array([chosen]))
-        founders.append(int(component[chosen]))
-    return found
+        point = int(candidates[degree[component[candidates]].argmax()])
+        singletons.append(np.array([point]))
+        founders.append(int(component[point]))
+    return singletons
 
 
 def _others(
@@ -106,11 +106,11 @@ def _others(
     n, d = points.shape
     if init == "random":
         return alone(points[np.sort(rng.choice(n, size=k, replace=False))], distortion)
-    known = group_centroids(points, groups, distortion, sample_weight)
+    group_means = group_centroids(points, groups, distortion, sample_weight)
     if len(groups) >= k:
-        return known[_traverse(points, known, groups, k, distortion, sample_weight)]
+        return group_means[_traverse(points, group_means, groups, k, distortion, sample_weight)]
     if init in ("neighbourhoods", "k-means++"):
-        before = np.concatenate((settled, known))
+        before = np.concatenate((settled, group_means))
         return _spread(points, before, len(settled) + k, distortion, rng, sample_weight)[
             len(settled) :
         ]
@@ -119,7 +119,7 @@ def _others(
     scale = _deviations(points, sample_weight) if additive else centre
     uniform = rng.random((k - len(groups), d))
     perturbed = alone(centre + _AMPLITUDE * (uniform - 0.5) * scale, distortion)
-    return np.concatenate((known, perturbed))
+    return np.concatenate((group_means, perturbed))
 
 
 def alone(points: Points, distortion: Distortion) -> FloatArray:
@@ -192,26 +192,28 @@ def group_centroids(
 
 def _traverse(
     points: Points,
-    known: FloatArray,
+    group_means: FloatArray,
     groups: list[IntArray],
     k: int,
     distortion: Distortion,
     sample_weight: FloatArray | None,
 ) -> list[int]:
-    everyone = np.arange(len(known))
+    everyone = np.arange(len(group_means))
 
     def distances_to(q: int) -> FloatArray:
-        return distortion.between(known, np.stack([everyone, np.full_like(everyone, q)], axis=1))
+        return distortion.between(
+            group_means, np.stack([everyone, np.full_like(everyone, q)], axis=1)
+        )
 
-    with_centre = np.concatenate((known, centre_of(points, distortion, sample_weight)))
-    to_centre = np.stack([everyone, np.full_like(everyone, len(known))], axis=1)
+    with_centre = np.concatenate((group_means, centre_of(points, distortion, sample_weight)))
+    to_centre = np.stack([everyone, np.full_like(everyone, len(group_means))], axis=1)
     sizes = np.array([len(g) if sample_weight is None else sample_weight[g].sum() for g in groups])
     return farthest_first(distances_to, sizes, distortion.between(with_centre, to_centre), k)
 
 
 def _spread(
     points: Points,
-    known: FloatArray,
+    start: FloatArray,
     k: int,
     distortion: Distortion,
     rng: np.random.Generator,
@@ -219,24 +221,26 @@ def _spread(
 ) -> FloatArray:
     """Add points drawn by greedy k-means++ until there are k centroids."""
     n = points.shape[0]
-    chosen = list(known)
+    centroids = list(start)
     nearest = np.full(n, np.inf)
-    if len(known):
-        nearest = distortion.distances(points, known).min(axis=1)
+    if len(start):
+        nearest = distortion.distances(points, start).min(axis=1)
     trials = 2 + int(np.log(k))
     order = _by_value(points)
     sample_weight = np.ones(n) if sample_weight is None else sample_weight
-    while len(chosen) < k:
-        weights = np.where(np.isfinite(nearest), nearest, 0.0) if chosen else np.ones(n)
-        if chosen and weights.sum() == 0:
+    while len(centroids) < k:
+        weights = np.where(np.isfinite(nearest), nearest, 0.0) if centroids else np.ones(n)
+        if centroids and weights.sum() == 0:
             # All points coincide with centroids, or all are at infinite distance.
             weights = np.where(np.isinf(nearest), 1.0, 1.0 / n)
-        count = min(trials, n) if chosen else 1
+        count = min(trials, n) if centroids else 1
         draws = _drawn(weights * sample_weight, order, count, rng)
         candidates = alone(points[draws], distortion)
-        left = np.minimum(distortion.distances(points, candidates), nearest[:, np.newaxis])
-        left_over = np.where(np.isfinite(left), left, np.finfo(float).max / n / sample_weight.max())
-        best = int((sample_weight @ left_over).argmin())
-        chosen.append(candidates[best])
-        nearest = left[:, best]
-    return np.array(chosen)
+        gaps = np.minimum(distortion.distances(points, candidates), nearest[:, np.newaxis])
+        finite_gaps = np.where(
+            np.isfinite(gaps), gaps, np.finfo(float).max / n / sample_weight.max()
+        )
+        best = int((sample_weight @ finite_gaps).argmin())
+        centroids.append(candidates[best])
+        nearest = gaps[:, best]
+    return np.array(centroids)

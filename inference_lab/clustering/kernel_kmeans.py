@@ -123,8 +123,8 @@ class _Sums:
         k, n = objective.n_clusters, len(labels)
         #: ``sum_{j in h} M_ij``, (k, n).
         self.by_point = cluster_sums(objective.matrix, labels, k)
-        own = self.by_point[labels, np.arange(n)]
-        self.within = cluster_sizes(labels, k, own)
+        within_point = self.by_point[labels, np.arange(n)]
+        self.within = cluster_sizes(labels, k, within_point)
         self.sizes = cluster_sizes(labels, k, objective.sample_weight)
         self.counts = np.bincount(labels, minlength=k)
         self.objective = objective.constant - float((self.within / self.sizes).sum())
@@ -133,8 +133,8 @@ class _Sums:
 class KernelObjective:
     """The objective ``c - sum_h q_h / s_h``, with its batch steps and single moves.
 
-    `matrix` is ``M``, `sample_weight` ``a``; no step changes the labels in `known`, -1 for free
-    points.
+    `matrix` is ``M``, `sample_weight` ``a``; no step changes the labels in `partial_labels`,
+    -1 for free points.
     """
 
     def __init__(
@@ -143,10 +143,10 @@ class KernelObjective:
         sample_weight: FloatArray,
         constant: float,
         n_clusters: int,
-        known: IntArray,
+        partial_labels: IntArray,
     ) -> None:
         self.matrix = matrix
-        self.known = known
+        self.partial_labels = partial_labels
         self.sample_weight = sample_weight
         self.constant = constant
         self.n_clusters = n_clusters
@@ -176,32 +176,34 @@ class KernelObjective:
         costs /= self.sample_weight
         costs += (sums.within * inverse**2)[:, np.newaxis]
         best = costs.argmin(axis=0)
-        own = costs[labels, everyone]
-        found = np.where((costs[best, everyone] < own) & (self.known < 0), best, labels)
-        distance = self.diagonal / self.sample_weight**2 + own
-        return self.filled(found, distance)
+        label_costs = costs[labels, everyone]
+        moved = np.where(
+            (costs[best, everyone] < label_costs) & (self.partial_labels < 0), best, labels
+        )
+        distance = self.diagonal / self.sample_weight**2 + label_costs
+        return self.filled(moved, distance)
 
     def filled(self, labels: IntArray, priority: FloatArray) -> IntArray:
         """Assign to each empty cluster a point whose cluster is not known."""
-        return fill(labels, self.n_clusters, np.where(self.known < 0, priority, -np.inf))
+        return fill(labels, self.n_clusters, np.where(self.partial_labels < 0, priority, -np.inf))
 
     def singly(
         self, labels: IntArray, sums: _Sums, rng: np.random.Generator
     ) -> tuple[IntArray, int]:
         """Return the labels after one sweep of single moves, and the number of moves."""
-        found = labels.copy()
+        new_labels = labels.copy()
         moves = single_moves(
             *self._arrays,
             self.diagonal,
             self.sample_weight,
-            rng.permutation(np.flatnonzero(self.known < 0)),
-            found,
+            rng.permutation(np.flatnonzero(self.partial_labels < 0)),
+            new_labels,
             sums.by_point.copy(),
             sums.within.copy(),
             sums.sizes.copy(),
             sums.counts.copy(),
         )
-        return found, moves
+        return new_labels, moves
 
 
 class _Means:
@@ -403,14 +405,14 @@ class KernelHMRFKMeans(SharedSettings, PairScore, CostPredictor):
         else:
             raise TypeError(f"kernel must be a name or callable, got {self.kernel!r}")
         first, second = (points, None) if others is None else (others, points)
-        found = dense(pairwise_kernels(first, second, metric=self.kernel, **params))
-        wrong = np.argwhere(~np.isfinite(found))
+        similarities = dense(pairwise_kernels(first, second, metric=self.kernel, **params))
+        wrong = np.argwhere(~np.isfinite(similarities))
         if len(wrong):
             i, j = wrong[0].tolist()
             raise ValueError(
-                f"the kernel of points {i} and {j} is {found[i, j]}; it must be finite"
+                f"the kernel of points {i} and {j} is {similarities[i, j]}; it must be finite"
             )
-        return found
+        return similarities
 
     def _bandwidth(self, points: Points) -> float | None:
         """Return ``gamma``, by default from distances, so that the kernel fits the data's scale.
@@ -434,7 +436,11 @@ class KernelHMRFKMeans(SharedSettings, PairScore, CostPredictor):
             similarities = _scaled(similarities, supervision.sample_weight)
         matrix = similarities + 0.5 * signed_matrix(supervision.constraints)
         return KernelObjective(
-            matrix, supervision.sample_weight_or_ones, constant, self.n_clusters, supervision.known
+            matrix,
+            supervision.sample_weight_or_ones,
+            constant,
+            self.n_clusters,
+            supervision.partial_labels,
         )
 
     def _fit_once(
@@ -451,15 +457,15 @@ class KernelHMRFKMeans(SharedSettings, PairScore, CostPredictor):
         for iteration in range(1, self.max_iter + 1):
             since = time.perf_counter()
             step = "batch"
-            found = objective.batch(labels, sums)
-            after = sums if np.array_equal(found, labels) else _Sums(objective, found)
+            new_labels = objective.batch(labels, sums)
+            after = sums if np.array_equal(new_labels, labels) else _Sums(objective, new_labels)
             if not after.objective < sums.objective and self.local_search:
                 step = "single moves"
-                found, moves = objective.singly(labels, sums, rng)
-                after = sums if moves == 0 else _Sums(objective, found)
+                new_labels, moves = objective.singly(labels, sums, rng)
+                after = sums if moves == 0 else _Sums(objective, new_labels)
             converged = not after.objective < sums.objective
             if not converged:
-                labels, sums = found, after
+                labels, sums = new_labels, after
             history.append(HalfStep(iteration, step, sums.objective, time.perf_counter() - since))
             if converged:
                 break
@@ -473,16 +479,20 @@ class KernelHMRFKMeans(SharedSettings, PairScore, CostPredictor):
         init: KernelInit | npt.ArrayLike,
         rng: np.random.Generator,
     ) -> IntArray:
-        known, k = objective.known, self.n_clusters
-        n = known.size
+        partial_labels, k = objective.partial_labels, self.n_clusters
+        n = partial_labels.size
         if not isinstance(init, str):
-            given = read_partial_labels(init, n, k, "init", least=0)
-            return objective.filled(np.where(known >= 0, known, given), rng.random(n))
+            init_labels = read_partial_labels(init, n, k, "init", smallest=0)
+            return objective.filled(
+                np.where(partial_labels >= 0, partial_labels, init_labels), rng.random(n)
+            )
         if init == "random":
             labels = rng.integers(k, size=n)
         else:
-            labels = agreeing(_spectral(objective, rng), known, k)
-        return objective.filled(np.where(known >= 0, known, labels), rng.random(n))
+            labels = agreeing(_spectral(objective, rng), partial_labels, k)
+        return objective.filled(
+            np.where(partial_labels >= 0, partial_labels, labels), rng.random(n)
+        )
 
     # -------------------------------------------------------------- new points
 
@@ -513,8 +523,8 @@ class KernelHMRFKMeans(SharedSettings, PairScore, CostPredictor):
             points[begin : begin + _DIAGONAL_BLOCK]
             for begin in range(0, points.shape[0], _DIAGONAL_BLOCK)
         )
-        own: list[FloatArray] = [self._similarities(block).diagonal() for block in blocks]
-        return np.concatenate(own)
+        diagonals: list[FloatArray] = [self._similarities(block).diagonal() for block in blocks]
+        return np.concatenate(diagonals)
 
     def __sklearn_tags__(self) -> Any:
         """Return the tags of the data that scikit-learn may pass."""

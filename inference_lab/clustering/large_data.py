@@ -108,8 +108,8 @@ def fit_on_sample(
     frame = X if hasattr(X, "iloc") else np.empty((n, 0))
     supervision = supervision_of(frame, arguments, allow_auto=True)
     rows = _sample(supervision, size, random_state)
-    some = _rows_of(X, rows)
-    estimator.fit(some, **_prefixed(estimator, _arguments(supervision.only(rows), arguments)))
+    sample = _rows_of(X, rows)
+    estimator.fit(sample, **_prefixed(estimator, _arguments(supervision.only(rows), arguments)))
     last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
     labels = np.concatenate([np.asarray(estimator.predict(batch)) for batch in batches(X)])
     labels[rows] = last.labels_
@@ -118,15 +118,15 @@ def fit_on_sample(
 
 def _sample(supervision: Supervision, size: int, random_state: Any) -> IntArray:
     """Return the rows of pairs and labels, and random others, ascending."""
-    n = supervision.known.size
-    chosen = supervision.known >= 0
-    chosen[supervision.constraints.touches(np.arange(n))] = True
-    others = np.flatnonzero(~chosen)
-    left = min(others.size, max(0, size - int(chosen.sum())))
+    n = supervision.partial_labels.size
+    in_sample = supervision.partial_labels >= 0
+    in_sample[supervision.constraints.touches(np.arange(n))] = True
+    others = np.flatnonzero(~in_sample)
+    n_drawn = min(others.size, max(0, size - int(in_sample.sum())))
     seed = int(check_random_state(random_state).randint(2**31))
-    drawn = np.random.default_rng(seed).choice(others, left, replace=False)
-    chosen[drawn] = True
-    return np.flatnonzero(chosen)
+    drawn = np.random.default_rng(seed).choice(others, n_drawn, replace=False)
+    in_sample[drawn] = True
+    return np.flatnonzero(in_sample)
 
 
 def _rows_of(X: Any, rows: IntArray) -> Any:
@@ -149,8 +149,8 @@ def _arguments(supervision: Supervision, arguments: FitArguments) -> dict[str, A
             result[name] = getattr(supervision.constraints, name)
     if not len(supervision.constraints):
         result = {}
-    if (supervision.known >= 0).any():
-        result["partial_labels"] = supervision.known
+    if (supervision.partial_labels >= 0).any():
+        result["partial_labels"] = supervision.partial_labels
     if supervision.sample_weight is not None:
         result["sample_weight"] = supervision.sample_weight
     return result

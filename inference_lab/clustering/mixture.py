@@ -86,14 +86,14 @@ class GaussianComponents(Model):
     def _whitened(self, points: FloatArray, h: int) -> tuple[FloatArray, float]:
         """Return points whitened by a component, and the ``log det`` of its covariance."""
         gaps = points - self.means[h]
-        own = self.covariances if self.covariance == "tied" else self.covariances[h]
-        if own.ndim < 2:
-            variance = np.broadcast_to(own, points.shape[1:])
+        covariance = self.covariances if self.covariance == "tied" else self.covariances[h]
+        if covariance.ndim < 2:
+            variance = np.broadcast_to(covariance, points.shape[1:])
             if not (variance > 0).all():
                 raise ValueError(self._collapsed(h))
             return gaps / np.sqrt(variance), float(np.log(variance).sum())
         try:
-            factor = np.linalg.cholesky(own)
+            factor = np.linalg.cholesky(covariance)
         except np.linalg.LinAlgError:
             raise ValueError(self._collapsed(h)) from None
         return whitened(factor, gaps), float(2.0 * np.log(np.diagonal(factor)).sum())
@@ -119,13 +119,13 @@ class GaussianComponents(Model):
         everyone = rows is None
         points = self.points if everyone else self.points[rows]
         exponent = self.mixing_exponent if everyone else self.mixing_exponent[rows]
-        known = self.known if everyone else self.known[rows]
+        partial_labels = self.partial_labels if everyone else self.partial_labels[rows]
         with np.errstate(divide="ignore", invalid="ignore"):
             # A component of weight zero must not cost infinity where mixing weights do not apply.
             prior = np.where(
                 exponent[:, np.newaxis] > 0, exponent[:, np.newaxis] * np.log(self.weights), 0.0
             )
-        return clamped(-self.log_densities(points) - prior, known)
+        return clamped(-self.log_densities(points) - prior, partial_labels)
 
     def nearest(self, previous: IntArray | None) -> IntArray:
         """Return the most probable component of each point on its own."""
@@ -139,8 +139,8 @@ class GaussianComponents(Model):
         """Return the response of costs to shares, without the ridge."""
         z, _ = self._whitened(self.points, 0)
         d = z.shape[1]
-        given = self.point_weight()
-        weights = np.ones(len(z)) if given is None else given
+        point_weight = self.point_weight()
+        weights = np.ones(len(z)) if point_weight is None else point_weight
         weights = weights / weights.sum()
         mixing = weights * self.mixing_exponent
         # Excess of the squared whitened coordinates over 1, in the form of the covariance.
@@ -153,8 +153,10 @@ class GaussianComponents(Model):
                 wider = (z * gained[:, np.newaxis]).T @ z - gained.sum() * np.eye(d)
                 result += 0.5 * (np.einsum("im,im->i", z @ wider, z) - np.trace(wider))
             elif self.covariance != "tied":
-                own = excess[self.covariance]
-                result += (0.5 if self.covariance == "diag" else 0.5 * d) * (own @ (gained @ own))
+                squares = excess[self.covariance]
+                result += (0.5 if self.covariance == "diag" else 0.5 * d) * (
+                    squares @ (gained @ squares)
+                )
             if mixing.any():
                 result += self.mixing_exponent * (mixing @ change / mixing.sum())
             return np.asarray(result)
@@ -170,8 +172,8 @@ class GaussianComponents(Model):
     def objective(self, labels: IntArray) -> float:
         """Return the summed costs and penalties of labels."""
         costs = self.costs()[np.arange(labels.size), labels]
-        own = costs.sum() if self.sample_weight is None else self.sample_weight @ costs
-        return float(own) + violations(self.constraints, labels).weight
+        total = costs.sum() if self.sample_weight is None else self.sample_weight @ costs
+        return float(total) + violations(self.constraints, labels).weight
 
     def parameters(self) -> tuple[FloatArray, ...]:
         """Return mixing weights, means and covariances."""
@@ -189,18 +191,18 @@ class GaussianComponents(Model):
             mass = weighted.sum(axis=0)
         self.weights = mass / mass.sum()
         sizes = weighted.sum(axis=0)
-        held = np.flatnonzero(sizes > 1e-10 * len(self.points))
+        occupied = np.flatnonzero(sizes > 1e-10 * len(self.points))
         # Copies, because components without points keep their parameters.
         means, covariances = self.means.copy(), self.covariances.copy()
         d = self.points.shape[1]
         common = np.zeros((d, d))
-        for h in held:
+        for h in occupied:
             q = weighted[:, h] / sizes[h]
             means[h] = q @ self.points
             gaps = self.points - means[h]
             if self.covariance in ("full", "tied"):
                 within = (gaps * q[:, np.newaxis]).T @ gaps
-                common += sizes[h] / sizes[held].sum() * within
+                common += sizes[h] / sizes[occupied].sum() * within
                 if self.covariance == "full":
                     covariances[h] = within + self.ridge * np.eye(d)
             else:
@@ -410,7 +412,9 @@ class ConstrainedGaussianMixture(SharedSettings, PairScore, _DensityPredictor):
         model = self._gaussians(points, supervision, start, alpha_weight)
         # The first parameters are fitted to the points nearest to each mean.
         nearest = cheapest(distortion.distances(points, start), None)
-        for _ in model.maximise(np.where(supervision.known >= 0, supervision.known, nearest)):
+        for _ in model.maximise(
+            np.where(supervision.partial_labels >= 0, supervision.partial_labels, nearest)
+        ):
             pass
         e_step = ShareStep(as_solver(self.e_step), rng, self.e_step_time_limit)
         return Fit(model, maximise_expectation(model, e_step, max_iter=self.max_iter, tol=self.tol))

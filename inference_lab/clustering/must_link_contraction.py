@@ -30,10 +30,10 @@ class Units:
         """Return the cost of each unit in each cluster, given the cost of each point."""
         c = self.of_point.size
         members = csr_array((np.ones(c), (self.of_point, np.arange(c))), shape=(self.first.size, c))
-        found = np.asarray(members @ costs)
+        unit_costs = np.asarray(members @ costs)
         for units, added in self.within:
-            np.add.at(found, units, added)
-        return found
+            np.add.at(unit_costs, units, added)
+        return unit_costs
 
 
 def units_of(terms: Sequence[DiagonalTerms], n_points: int) -> Units | None:

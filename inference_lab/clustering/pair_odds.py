@@ -29,9 +29,9 @@ def wrong_share(constraints: Constraints) -> float:
     them. Wrong: pairs that the groups of `Constraints.vote` violate. Pairs in both lists are not
     checked: agreeing answers merge into one pair, so only contradicting ones would count.
     """
-    given, n = constraints, constraints.n_points
-    ml = pairs_outside(given.must_link, given.cannot_link, n)
-    cl = pairs_outside(given.cannot_link, given.must_link, n)
+    n = constraints.n_points
+    ml = pairs_outside(constraints.must_link, constraints.cannot_link, n)
+    cl = pairs_outside(constraints.cannot_link, constraints.must_link, n)
     twice = len(constraints.must_link) - len(ml)
     # All weights are equal, because the number of wrong pairs is estimated, not their weight.
     once = Constraints(ml, cl, n_points=n)

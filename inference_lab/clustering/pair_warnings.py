@@ -134,12 +134,12 @@ def watch_components(constraints: Constraints, n_clusters: int) -> None:
         return
     component = constraints.components()
     sizes = np.bincount(component)
-    most = int(sizes.argmax())
+    largest = int(sizes.argmax())
     touched = constraints.touches(np.arange(constraints.n_points)).size
-    against = int((component[inside[:, 0]] == most).sum())
-    if against and 2 * sizes[most] > touched:
+    against = int((component[inside[:, 0]] == largest).sum())
+    if against and 2 * sizes[largest] > touched:
         warn(
-            f"must-links connect {sizes[most]} of the {touched} points that pairs touch, and "
+            f"must-links connect {sizes[largest]} of the {touched} points that pairs touch, and "
             f"{against} cannot-links between these contradict them: closed, they make one cluster "
             "of several classes; use closure='vote', or None",
             MergedClassesWarning,

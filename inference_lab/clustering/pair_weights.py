@@ -27,11 +27,11 @@ def weight_of_odds(
     sample_weight = np.ones(points.shape[0]) if sample_weight is None else sample_weight
     variance = mean = 0.0
     for h in range(n_clusters):
-        own = model.labels_ == h
-        gaps = costs[own] - costs[own, h, np.newaxis]
+        members = model.labels_ == h
+        gaps = costs[members] - costs[members, h, np.newaxis]
         mass, share = (
-            sample_weight[own].sum(),
-            sample_weight[own] / max(sample_weight[own].sum(), np.finfo(float).tiny),
+            sample_weight[members].sum(),
+            sample_weight[members] / max(sample_weight[members].sum(), np.finfo(float).tiny),
         )
         average = share @ gaps
         variance += mass * float((share @ (gaps - average) ** 2).sum())

@@ -40,7 +40,7 @@ def paired_kmeans(
             points,
             **pairs.fit_params()
             | {"ml_weight": unit * pairs.ml_weights, "cl_weight": unit * pairs.cl_weights},
-            partial_labels=supervision.known,
+            partial_labels=supervision.partial_labels,
             sample_weight=supervision.sample_weight,
         )
 

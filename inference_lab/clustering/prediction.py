@@ -405,13 +405,13 @@ class PairScore(CostPredictor):
         refuse_pairs(y, X, self, "score")
         if has_pairs(must_link) or has_pairs(cannot_link) or has_pairs(pairs):
             labels = self.predict(X)
-            given = {
+            arguments = {
                 "must_link": must_link,
                 "cannot_link": cannot_link,
                 "pairs": pairs,
                 "sample_ids": sample_ids,
             }
-            return share_kept(supervision_of(X, given).constraints, labels)
+            return share_kept(supervision_of(X, arguments).constraints, labels)
         if self._in_fold:
             warn(
                 "score was given no pairs and returns minus the cost, which falls with every "

@@ -48,7 +48,7 @@ def _cheapest_leavers(
 
 @kernel
 def balance(
-    costs: FloatArray, labels: IntArray, least: FloatArray, most: FloatArray, gain: float
+    costs: FloatArray, labels: IntArray, lower: FloatArray, upper: FloatArray, gain: float
 ) -> int:
     """Move points so that cluster sizes satisfy the bounds at least cost, in place.
 
@@ -69,8 +69,8 @@ def balance(
     before = np.empty(k, dtype=np.int64)
     while True:
         # Change of the violation of the bounds by one point less, and by one more.
-        less = (sizes <= least).astype(np.int64) - (sizes > most)
-        more = (sizes >= most).astype(np.int64) - (sizes < least)
+        less = (sizes <= lower).astype(np.int64) - (sizes > upper)
+        more = (sizes >= upper).astype(np.int64) - (sizes < lower)
         # Shortest paths from all clusters whose loss of a point is best (Bellman, Ford).
         for h in range(k):
             length[h] = 0.0 if less[h] == less.min() else np.inf
@@ -113,8 +113,8 @@ def balance(
 def least_assignment(
     costs: FloatArray,
     sample_weight: FloatArray,
-    least: FloatArray,
-    most: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
     pairs: Constraints,
 ) -> IntArray:
     """Return the labels of least cost with pairs and with summed counts within bounds.
@@ -150,33 +150,33 @@ def least_assignment(
         if n_pairs
         else [[kron(eye_array(n), np.ones((1, k)))], [sizes]]
     )
-    at_least = np.concatenate([np.ones(n), least, np.full(n_pairs * k, -np.inf)])
-    at_most = np.concatenate([np.ones(n), most, np.repeat((sign + 1.0) / 2.0, k)])
+    at_least = np.concatenate([np.ones(n), lower, np.full(n_pairs * k, -np.inf)])
+    at_most = np.concatenate([np.ones(n), upper, np.repeat((sign + 1.0) / 2.0, k)])
     priced = np.concatenate([(member @ costs).ravel(), np.where(soft, weights, 0.0)])
-    found = milp(
+    solution = milp(
         priced / max(float(abs(priced).max()), np.finfo(float).tiny),
         constraints=LinearConstraint(table.tocsr(), at_least, at_most),
         bounds=Bounds(0.0, np.concatenate([np.ones(n * k), soft.astype(np.float64)])),
         integrality=np.repeat([1, 0], [n * k, n_pairs]),
         options={"mip_rel_gap": _GAP},
     )
-    if found.status == _INFEASIBLE:
+    if solution.status == _INFEASIBLE:
         raise InfeasibleConstraintsError(
             f"no labels keep {len(pairs.must_link)} must-links, {len(pairs.cannot_link)} "
-            f"cannot-links and sizes between min_size = {least.tolist()} and max_size = "
-            f"{most.tolist()}; give finite weights, or wider bounds"
+            f"cannot-links and sizes between min_size = {lower.tolist()} and max_size = "
+            f"{upper.tolist()}; give finite weights, or wider bounds"
         )
-    if found.x is None:
-        raise RuntimeError(f"the integer program of the assignment failed: {found.message}")
-    labels: IntArray = found.x[: n * k].reshape(n, k).argmax(axis=1)[unit]
+    if solution.x is None:
+        raise RuntimeError(f"the integer program of the assignment failed: {solution.message}")
+    labels: IntArray = solution.x[: n * k].reshape(n, k).argmax(axis=1)[unit]
     return labels
 
 
 class BoundedStep:
     """The E-step under bounds on sizes: a flow, with pairs or weights an integer program."""
 
-    def __init__(self, least: FloatArray, most: FloatArray) -> None:
-        self.least, self.most = least, most
+    def __init__(self, lower: FloatArray, upper: FloatArray) -> None:
+        self.lower, self.upper = lower, upper
 
     def __call__(self, model: Model, previous: Assignment | None) -> Expectation:
         """Return the cheapest labels within the bounds; ties keep the previous labels."""
@@ -186,12 +186,12 @@ class BoundedStep:
         if sample_weight is None and not len(model.constraints):
             labels = model.nearest(before).copy()
             gain = _LEAST_GAIN * float(abs(costs).max())
-            balance(costs, labels, self.least, self.most, gain)
+            balance(costs, labels, self.lower, self.upper, gain)
         else:
             sample_weight = np.ones(len(costs)) if sample_weight is None else sample_weight
             costs = costs * sample_weight[:, np.newaxis]
             labels = least_assignment(
-                costs, sample_weight, self.least, self.most, model.constraints
+                costs, sample_weight, self.lower, self.upper, model.constraints
             )
         if before is not None and _cost(costs, before, model) <= _cost(costs, labels, model):
             labels = before
@@ -303,16 +303,16 @@ class SizeConstrainedKMeans(BregmanKMeans):
         inputs = self._read(X, y, **arguments, default_weight=math.inf)
         weighed = inputs.weighed()
         constraints, sample_weight = weighed.constraints, weighed.sample_weight_or_ones
-        least = self._bounds("min_size", self.min_size)
-        most = self._bounds("max_size", math.inf if self.max_size is None else self.max_size)
-        self._check_sum(least, most, float(sample_weight.sum()))
+        lower = self._bounds("min_size", self.min_size)
+        upper = self._bounds("max_size", math.inf if self.max_size is None else self.max_size)
+        self._check_sum(lower, upper, float(sample_weight.sum()))
         units = np.bincount(_joined(constraints), weights=sample_weight)
-        if units.max() > most.max():
+        if units.max() > upper.max():
             raise InfeasibleConstraintsError(
                 f"must-links join points that count {units.max():g}; no cluster may hold more than "
-                f"max_size = {most.max():g}"
+                f"max_size = {upper.max():g}"
             )
-        best = self._best_start(inputs, lambda rng: BoundedStep(least, most))
+        best = self._best_start(inputs, lambda rng: BoundedStep(lower, upper))
         self._set_fit(inputs, best)
         self.constraints_ = inputs.constraints_of_all(constraints)
         self.violations_ = violations(constraints, best.labels)
@@ -320,33 +320,33 @@ class SizeConstrainedKMeans(BregmanKMeans):
 
     def _bounds(self, name: str, value: float | npt.ArrayLike) -> FloatArray:
         """Return a bound for each cluster."""
-        given = np.asarray(value, dtype=np.float64)
+        bounds = np.asarray(value, dtype=np.float64)
         k = self.n_clusters
-        if given.shape not in ((), (k,)):
+        if bounds.shape not in ((), (k,)):
             raise ValueError(
-                f"{name} has shape {given.shape}; a number or n_clusters = {k} numbers are allowed"
+                f"{name} has shape {bounds.shape}; a number or n_clusters = {k} numbers are allowed"
             )
-        if not (given >= 0).all():
-            raise ValueError(f"{name} must be at least 0, got {given.tolist()}")
-        return np.broadcast_to(given, (k,)).copy()
+        if not (bounds >= 0).all():
+            raise ValueError(f"{name} must be at least 0, got {bounds.tolist()}")
+        return np.broadcast_to(bounds, (k,)).copy()
 
-    def _check_sum(self, least: FloatArray, most: FloatArray, total: float) -> None:
+    def _check_sum(self, lower: FloatArray, upper: FloatArray, total: float) -> None:
         """Refuse bounds that no sizes with this total can satisfy."""
         k = self.n_clusters
-        over = np.flatnonzero(least > most)
+        over = np.flatnonzero(lower > upper)
         if over.size:
             h = over[0]
             raise ValueError(
-                f"min_size = {least[h]:g} of cluster {h} is above max_size = {most[h]:g}"
+                f"min_size = {lower[h]:g} of cluster {h} is above max_size = {upper[h]:g}"
             )
         for name, bounds, broken, word, verb in (
-            ("min_size", least, least.sum() > total, "least", "need"),
-            ("max_size", most, most.sum() < total, "most", "hold"),
+            ("min_size", lower, lower.sum() > total, "least", "need"),
+            ("max_size", upper, upper.sum() < total, "most", "hold"),
         ):
             if broken:
-                each = f"{bounds[0]:g}" if np.ptp(bounds) == 0 else f"{bounds.tolist()}"
+                limit = f"{bounds[0]:g}" if np.ptp(bounds) == 0 else f"{bounds.tolist()}"
                 raise ValueError(
-                    f"{k} clusters of at {word} {name} = {each} points {verb} {bounds.sum():g} "
+                    f"{k} clusters of at {word} {name} = {limit} points {verb} {bounds.sum():g} "
                     f"points, there are {total:g}"
                 )
 

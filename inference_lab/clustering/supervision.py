@@ -60,7 +60,7 @@ class Supervision:
     """
 
     constraints: Constraints
-    known: IntArray
+    partial_labels: IntArray
     sample_weight: FloatArray | None
     n_repeated: int = 0
     auto: tuple[str, ...] = ()
@@ -68,34 +68,36 @@ class Supervision:
     @property
     def sample_weight_or_ones(self) -> FloatArray:
         """Sample weights, shape (n,)."""
-        return np.ones(self.known.size) if self.sample_weight is None else self.sample_weight
+        return (
+            np.ones(self.partial_labels.size) if self.sample_weight is None else self.sample_weight
+        )
 
     def groups(self) -> IntArray:
         """Return the known labels, -1 elsewhere, renumbered without gaps."""
-        held = np.flatnonzero(self.known >= 0)
-        result = np.full(self.known.size, -1, dtype=np.int64)
-        result[held] = np.unique(self.known[held], return_inverse=True)[1]
+        rows = np.flatnonzero(self.partial_labels >= 0)
+        result = np.full(self.partial_labels.size, -1, dtype=np.int64)
+        result[rows] = np.unique(self.partial_labels[rows], return_inverse=True)[1]
         return result
 
     def labels_as_pairs(self) -> Constraints:
         """Return the constraints and a spanning set of pairs of weight one for the labels."""
-        given, n = self.constraints, self.known.size
-        known = Constraints.from_labels(self.known, scheme="chains")
-        chain = pairs_outside(known.must_link, given.must_link, n)
-        apart = pairs_outside(known.cannot_link, given.cannot_link, n)
+        pairs, n = self.constraints, self.partial_labels.size
+        implied = Constraints.from_labels(self.partial_labels, scheme="chains")
+        chain = pairs_outside(implied.must_link, pairs.must_link, n)
+        apart = pairs_outside(implied.cannot_link, pairs.cannot_link, n)
         return Constraints(
-            np.concatenate([given.must_link, chain]),
-            np.concatenate([given.cannot_link, apart]),
-            np.concatenate([given.ml_weights, np.ones(len(chain))]),
-            np.concatenate([given.cl_weights, np.ones(len(apart))]),
-            n_points=given.n_points,
+            np.concatenate([pairs.must_link, chain]),
+            np.concatenate([pairs.cannot_link, apart]),
+            np.concatenate([pairs.ml_weights, np.ones(len(chain))]),
+            np.concatenate([pairs.cl_weights, np.ones(len(apart))]),
+            n_points=pairs.n_points,
         )
 
     def only(self, rows: IntArray) -> Supervision:
         """Return the supervision of some of the points, renumbered."""
         return Supervision(
             self.constraints.restrict(rows, renumber=True),
-            self.known[rows],
+            self.partial_labels[rows],
             None if self.sample_weight is None else self.sample_weight[rows],
             self.n_repeated,
             self.auto,
@@ -108,22 +110,22 @@ class Supervision:
         pairs nearly as often as in all data. With `pairs_first`, points in pairs are drawn before
         others, so that the sample holds few pairs, too.
         """
-        n = self.known.size
-        chosen = np.zeros(n, dtype=np.bool_)
+        n = self.partial_labels.size
+        in_sample = np.zeros(n, dtype=np.bool_)
         order = rng.permutation(n)
         if pairs_first:
             coupled = np.zeros(n, dtype=np.bool_)
             coupled[self.constraints.touches(np.arange(n))] = True
             order = order[np.argsort(~coupled[order], kind="stable")]
-        chosen[order[: size // 2]] = True
+        in_sample[order[: size // 2]] = True
         pairs = np.concatenate([self.constraints.must_link, self.constraints.cannot_link])
-        partners = np.unique(pairs[chosen[pairs].any(axis=1)])
-        partners = partners[~chosen[partners]]
-        chosen[rng.permutation(partners)[: size - size // 2]] = True
+        partners = np.unique(pairs[in_sample[pairs].any(axis=1)])
+        partners = partners[~in_sample[partners]]
+        in_sample[rng.permutation(partners)[: size - size // 2]] = True
         # If there are too few partners, other points fill the sample.
-        others = order[~chosen[order]]
-        chosen[others[: max(0, size - int(chosen.sum()))]] = True
-        return np.flatnonzero(chosen | (self.known >= 0))
+        others = order[~in_sample[order]]
+        in_sample[others[: max(0, size - int(in_sample.sum()))]] = True
+        return np.flatnonzero(in_sample | (self.partial_labels >= 0))
 
 
 def without_pairs(n_points: int, sample_weight: FloatArray | None = None) -> Supervision:
@@ -158,25 +160,25 @@ def supervision_of(
     unknown = arguments.keys() - {*_ARGUMENTS}
     if unknown:
         raise TypeError(f"fit has no arguments {sorted(unknown)}")
-    given = dict.fromkeys(_ARGUMENTS) | dict(arguments)
+    values = dict.fromkeys(_ARGUMENTS) | dict(arguments)
     n = n_rows(X)
-    table = None if given["pairs"] is None else _read_table(X, given)
+    table = None if values["pairs"] is None else _read_table(X, values)
     if table is not None:
-        given |= _weights_with(table, given)
+        values |= _weights_with(table, values)
     for name in _WEIGHTS:
-        given[name] = default_weight if given[name] is None else given[name]
-    auto = tuple(name for name in _WEIGHTS if allow_auto and isinstance(given[name], str))
+        values[name] = default_weight if values[name] is None else values[name]
+    auto = tuple(name for name in _WEIGHTS if allow_auto and isinstance(values[name], str))
     for name in auto:
-        if given[name] != "auto":
-            raise ValueError(f"{name} must be auto, got {given[name]!r}")
-        given[name] = 1.0
-    known = _read_labels(given, n, n_clusters)
-    sample_weight = _read_sample_weight(given["sample_weight"], n)
+        if values[name] != "auto":
+            raise ValueError(f"{name} must be auto, got {values[name]!r}")
+        values[name] = 1.0
+    partial_labels = _read_labels(values, n, n_clusters)
+    sample_weight = _read_sample_weight(values["sample_weight"], n)
     if table is None:
-        constraints = _read_lists(n, given)
-        return Supervision(constraints, known, sample_weight, constraints.n_repeated, auto)
-    constraints = table.with_weights(given["ml_weight"], given["cl_weight"])
-    return Supervision(constraints, known, sample_weight, table.n_repeated, auto)
+        constraints = _read_lists(n, values)
+        return Supervision(constraints, partial_labels, sample_weight, constraints.n_repeated, auto)
+    constraints = table.with_weights(values["ml_weight"], values["cl_weight"])
+    return Supervision(constraints, partial_labels, sample_weight, table.n_repeated, auto)
 
 
 # ---------------------------------------------------------------------- a table of pairs
@@ -318,10 +320,10 @@ def partly_labelled(y: Any) -> Any:
     """Return `y` if some labels are -1 or missing, else None: full labels are for scoring."""
     if y is None:
         return None
-    given = np.asarray(y)
-    if given.dtype.kind in "if" and (given == -1).any():
+    labels = np.asarray(y)
+    if labels.dtype.kind in "if" and (labels == -1).any():
         return y
-    return y if missing(given).any() else None
+    return y if missing(labels).any() else None
 
 
 def read_partial_labels(
@@ -329,51 +331,51 @@ def read_partial_labels(
     n_points: int,
     n_clusters: int | None,
     name: str = "partial_labels",
-    least: int = -1,
+    smallest: int = -1,
 ) -> IntArray:
-    """Validate labels of some points, or of all points if `least` is 0."""
+    """Validate labels of some points, or of all points if `smallest` is 0."""
     if partial_labels is None:
         return np.full(n_points, -1, dtype=np.int64)
-    without = "-1 for a point without a label" if least < 0 else "a label for each point"
-    given = np.asarray(partial_labels)
-    if given.shape != (n_points,):
+    without = "-1 for a point without a label" if smallest < 0 else "a label for each point"
+    labels = np.asarray(partial_labels)
+    if labels.shape != (n_points,):
         raise ValueError(
-            f"{name} has shape {given.shape}; shape ({n_points},) is needed, {without}"
+            f"{name} has shape {labels.shape}; shape ({n_points},) is needed, {without}"
         )
-    absent = missing(given)
-    if least < 0 and absent.any():
-        given = np.where(absent, -1, given)
-    given = whole_numbers(given, name, f"numbers of clusters are needed, {without}")
-    most = np.inf if n_clusters is None else n_clusters - 1
-    outside = np.flatnonzero((given < least) | (given > most))
+    absent = missing(labels)
+    if smallest < 0 and absent.any():
+        labels = np.where(absent, -1, labels)
+    labels = whole_numbers(labels, name, f"numbers of clusters are needed, {without}")
+    largest = np.inf if n_clusters is None else n_clusters - 1
+    outside = np.flatnonzero((labels < smallest) | (labels > largest))
     if outside.size:
         at = int(outside[0])
         to = "on" if n_clusters is None else f"to n_clusters - 1 = {n_clusters - 1}"
         raise ValueError(
-            f"{name}[{at}] = {given[at]} is not a cluster; 0 {to} are allowed, {without}"
+            f"{name}[{at}] = {labels[at]} is not a cluster; 0 {to} are allowed, {without}"
         )
-    return given.astype(np.int64)
+    return labels.astype(np.int64)
 
 
 def _read_sample_weight(sample_weight: npt.ArrayLike | None, n_points: int) -> FloatArray | None:
     """Validate sample weights; return None if all are 1."""
     if sample_weight is None:
         return None
-    given = np.asarray(sample_weight, dtype=np.float64)
-    if given.shape != (n_points,):
+    weights = np.asarray(sample_weight, dtype=np.float64)
+    if weights.shape != (n_points,):
         raise ValueError(
-            f"sample_weight has shape {given.shape}; shape ({n_points},) is needed, a weight for "
+            f"sample_weight has shape {weights.shape}; shape ({n_points},) is needed, a weight for "
             "each point"
         )
-    wrong = np.flatnonzero(~(np.isfinite(given) & (given >= 0)))
+    wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
     if wrong.size:
         raise ValueError(
-            f"sample_weight[{wrong[0]}] = {given[wrong[0]]:g}; finite numbers that are not "
+            f"sample_weight[{wrong[0]}] = {weights[wrong[0]]:g}; finite numbers that are not "
             "negative are allowed"
         )
-    if not given.any():
+    if not weights.any():
         raise ValueError("sample_weight is zero everywhere; some point has to count")
-    return None if (given == 1.0).all() else given
+    return None if (weights == 1.0).all() else weights
 
 
 # ---------------------------------------------------------------------- other calls
@@ -383,50 +385,50 @@ def refuse_pairs(y: Any, X: Any, estimator: Any, method: str = "fit") -> None:
     """Refuse pairs passed as labels, which ``fit`` and ``score`` may ignore."""
     columns = getattr(y, "columns", None)
     if isinstance(y, Constraints):
-        held, remedy = "Constraints", "**constraints.fit_params()"
+        content, remedy = "Constraints", "**constraints.fit_params()"
     elif columns is not None and {"i", "j"} <= set(columns):
-        held, remedy = "a table of pairs", "pairs=frame"
+        content, remedy = "a table of pairs", "pairs=frame"
     elif isinstance(y, set | frozenset | Iterator):
-        held, remedy = f"a {type(y).__name__}", "must_link=pairs, or cannot_link=pairs"
+        content, remedy = f"a {type(y).__name__}", "must_link=pairs, or cannot_link=pairs"
     else:
         rows = np.asarray(y, dtype=object) if isinstance(y, list | tuple) else y
         shape = tuple(getattr(rows, "shape", ()))
         if shape[1:] != (2,) or (X is not None and shape[0] == n_rows(X)):
             return
-        held, remedy = f"{shape[0]} pairs", "must_link=pairs, or cannot_link=pairs"
+        content, remedy = f"{shape[0]} pairs", "must_link=pairs, or cannot_link=pairs"
     call = f"give them as {method}(X, {remedy})"
     if "must_link" not in inspect.signature(getattr(estimator, method)).parameters:
         call = f"{type(estimator).__name__} takes no pairs"
-    raise TypeError(f"y of {method} is {held}; {call}: its second argument holds labels")
+    raise TypeError(f"y of {method} is {content}; {call}: its second argument holds labels")
 
 
-def names_in_pairs(given: dict[str, Any]) -> dict[str, Any]:
+def names_in_pairs(arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of ``fit`` without data, with names of all points as `sample_ids`.
 
     Without `sample_ids`, the points are those in the pairs, in the order in which they occur.
     """
-    given = dict(given)
-    if given["sample_ids"] is not None:
-        given["sample_ids"] = index_ids(given["sample_ids"])
-        return given
+    arguments = dict(arguments)
+    if arguments["sample_ids"] is not None:
+        arguments["sample_ids"] = index_ids(arguments["sample_ids"])
+        return arguments
     names: list[Any] = []
-    if given["pairs"] is not None:
-        names += names_in(given["pairs"]).to_numpy(dtype=object).ravel().tolist()
+    if arguments["pairs"] is not None:
+        names += names_in(arguments["pairs"]).to_numpy(dtype=object).ravel().tolist()
     for kind in ("must_link", "cannot_link"):
-        if given[kind] is not None:
-            given[kind] = pair_array(given[kind], kind)
-            names += given[kind].ravel().tolist()
+        if arguments[kind] is not None:
+            arguments[kind] = pair_array(arguments[kind], kind)
+            names += arguments[kind].ravel().tolist()
     if not names:
         raise ValueError(
             "without X, points are those of the pairs or of sample_ids; none are given"
         )
-    given["sample_ids"] = index_ids(list(dict.fromkeys(names)))
-    return given
+    arguments["sample_ids"] = index_ids(list(dict.fromkeys(names)))
+    return arguments
 
 
-def agreeing(labels: IntArray, known: IntArray, n_clusters: int) -> IntArray:
+def agreeing(labels: IntArray, partial_labels: IntArray, n_clusters: int) -> IntArray:
     """Renumber clusters so that most points get their known label."""
-    rows = np.flatnonzero(known >= 0)
+    rows = np.flatnonzero(partial_labels >= 0)
     if rows.size == 0:
         return labels
-    return np.argsort(numbered_like(labels[rows], known[rows], n_clusters))[labels]
+    return np.argsort(numbered_like(labels[rows], partial_labels[rows], n_clusters))[labels]

@@ -94,14 +94,14 @@ def expected_logits_and_entropy(
     n, k = shares.shape
     expected, entropy = 0.0, 0.0
     for i in range(n):
-        logit, own = 0.0, 0.0
+        logit, point_entropy = 0.0, 0.0
         for h in range(k):
             share = shares[i, h]
             if share > 0.0:
                 logit += share * logits[i, h]
-                own -= share * math.log(share)
+                point_entropy -= share * math.log(share)
         expected += copies[i] * scale[i] * logit
-        entropy += copies[i] * own
+        entropy += copies[i] * point_entropy
     return expected, entropy
 
 
@@ -231,10 +231,10 @@ class Gaussians:
         prior -= 0.5 * self.nu * square
         prior += _log_wishart(np.zeros(k), np.full(k, float(d)), d)
         prior += -0.5 * log_det - 0.5 * self.nu * trace
-        own = 0.5 * log_det + 0.5 * d * np.log(self.beta / (2.0 * math.pi)) - 0.5 * d
-        own += _log_wishart(self.log_det, self.nu, d)
-        own += 0.5 * (self.nu - d - 1.0) * log_det - 0.5 * self.nu * d
-        return float((own - prior).sum())
+        posterior = 0.5 * log_det + 0.5 * d * np.log(self.beta / (2.0 * math.pi)) - 0.5 * d
+        posterior += _log_wishart(self.log_det, self.nu, d)
+        posterior += 0.5 * (self.nu - d - 1.0) * log_det - 0.5 * self.nu * d
+        return float((posterior - prior).sum())
 
 
 def _log_wishart(log_det: FloatArray, nu: FloatArray, d: int) -> FloatArray:
@@ -439,13 +439,13 @@ def _log_weights(log_v: FloatArray, log_rest: FloatArray) -> FloatArray:
     return np.asarray(before + np.concatenate([log_v, [0.0]]))
 
 
-def largest_first(sizes: FloatArray, known: IntArray) -> IntArray:
+def largest_first(sizes: FloatArray, partial_labels: IntArray) -> IntArray:
     """Return components by size, except the ones with known labels, which keep their numbers.
 
     Early sticks are long: the bound is greatest with the largest components first.
     """
     order = np.arange(sizes.size)
-    free = np.setdiff1d(order, known)
+    free = np.setdiff1d(order, partial_labels)
     order[free] = free[np.argsort(-sizes[free], kind="stable")]
     return order
 
@@ -476,7 +476,10 @@ class _VariationalFit:
         rng: np.random.Generator,
     ) -> None:
         self.settings, self.points, self.supervision, self.rng = settings, points, supervision, rng
-        self.known, self.sample_weight = supervision.known, supervision.sample_weight
+        self.partial_labels, self.sample_weight = (
+            supervision.partial_labels,
+            supervision.sample_weight,
+        )
         self.pairs = pairs = Pairs(
             supervision.constraints, len(points), both_ways=settings.both_ways
         )
@@ -528,7 +531,7 @@ class _VariationalFit:
             self.p, self.q = np.array(settings.p_prior), np.array(settings.q_prior)
             self.shares += 1.0 / k
             return
-        count = max(min(k, n), int(self.known.max()) + 1)
+        count = max(min(k, n), int(self.partial_labels.max()) + 1)
         model = paired_kmeans(
             self.points,
             self.supervision,
@@ -538,7 +541,7 @@ class _VariationalFit:
         )
         counted = self.supervision.sample_weight_or_ones
         sizes: FloatArray = np.bincount(model.labels_, weights=counted, minlength=k).astype(float)
-        place = np.argsort(largest_first(sizes, self.known))
+        place = np.argsort(largest_first(sizes, self.partial_labels))
         self.shares[np.arange(n), place[model.labels_]] = 1.0
         self._set_agreement()
         self.maximise()
@@ -578,13 +581,13 @@ class _VariationalFit:
         orders = [self._order_of_joined(a, b) for a, b in zip(first, second, strict=True)]
         sticks = self._stick_evidence(c.sizes)
         rise += [self._stick_evidence(sizes[order]) - sticks for sizes, order in orders]
-        best, most, lost = -1, 0.0, 0.0
+        best, best_rise, lost = -1, 0.0, 0.0
         for at in np.argsort(-rise):
-            if rise[at] <= most:
+            if rise[at] <= best_rise:
                 break
             entropy = entropy_of_choice(shares, first[at], second[at], self.copies)
-            if rise[at] - entropy > most:
-                best, most, lost = int(at), float(rise[at] - entropy), entropy
+            if rise[at] - entropy > best_rise:
+                best, best_rise, lost = int(at), float(rise[at] - entropy), entropy
         if best < 0:
             return 0.0
         shares[:, first[best]] += shares[:, second[best]]
@@ -592,23 +595,23 @@ class _VariationalFit:
         self.shares = np.ascontiguousarray(shares[:, orders[best][1]])
         self.entropy -= lost
         self._set_agreement()
-        return most
+        return best_rise
 
     def _joinable(self) -> tuple[IntArray, IntArray]:
         """Return pairs of components with points, the first of which keeps the number."""
         k = self.components.sizes.size
         first, second = np.triu_indices(k, 1)
-        named = np.isin(np.arange(k), self.known)
+        named = np.isin(np.arange(k), self.partial_labels)
         first, second = np.where(named[second], (second, first), (first, second))
-        held = self.components.sizes > _HELD
-        joinable = held[first] & held[second] & ~named[second]
+        occupied = self.components.sizes > _HELD
+        joinable = occupied[first] & occupied[second] & ~named[second]
         return first[joinable], second[joinable]
 
     def _order_of_joined(self, a: int, b: int) -> tuple[FloatArray, IntArray]:
         """Return the sizes with b joined to a, and the order with the largest components first."""
         sizes = self.components.sizes.copy()
         sizes[a], sizes[b] = sizes[a] + sizes[b], 0.0
-        return sizes, largest_first(sizes, self.known)
+        return sizes, largest_first(sizes, self.partial_labels)
 
     def _stick_evidence(self, sizes: FloatArray) -> float:
         """Return the log-marginal of the choice of components, given their sizes."""
@@ -641,7 +644,7 @@ class _VariationalFit:
     def expect(self) -> None:
         """Update the shares."""
         pairs, shares = self.pairs, self.shares
-        logits = -clamped(-self.logits(self.points), self.known)
+        logits = -clamped(-self.logits(self.points), self.partial_labels)
         (log_p, log_not_p), (log_q, log_not_q) = _log_means(*self.p), _log_means(*self.q)
         # Gains in log-probability by sharing a component; cannot-links have negative weights.
         must = pairs.pair < len(pairs.constraints.must_link)

@@ -36,7 +36,7 @@ from inference_lab.specs.settings import setting
 @lean_kernel
 def settle_pairs(
     cost: FloatArray,
-    own: FloatArray,
+    point_costs: FloatArray,
     ml: IntArray,
     ml_weight: FloatArray,
     cl: IntArray,
@@ -51,9 +51,9 @@ def settle_pairs(
         j, n, w = labels[a], labels[b], ml_weight[at]
         if j == n:
             continue
-        keep = 0.5 * (own[a, j] + own[b, n]) + 0.25 * w * (cost[a, n] + cost[b, j])
-        first = 0.5 * (own[a, j] + own[b, j])
-        second = 0.5 * (own[a, n] + own[b, n])
+        keep = 0.5 * (point_costs[a, j] + point_costs[b, n]) + 0.25 * w * (cost[a, n] + cost[b, j])
+        first = 0.5 * (point_costs[a, j] + point_costs[b, j])
+        second = 0.5 * (point_costs[a, n] + point_costs[b, n])
         if keep <= first and keep <= second:
             pull[b, j] += 0.5 * w
             pull[a, n] += 0.5 * w
@@ -72,8 +72,8 @@ def settle_pairs(
         for h in range(k):
             if h != j and cost[far, h] < cost[far, other]:
                 other = h
-        keep = 0.5 * (own[a, j] + own[b, j] + w * cost[far, other])
-        if keep <= 0.5 * (own[near, j] + own[far, other]):
+        keep = 0.5 * (point_costs[a, j] + point_costs[b, j] + w * cost[far, other])
+        if keep <= 0.5 * (point_costs[near, j] + point_costs[far, other]):
             pull[far, other] += w
         else:
             labels[far] = other
@@ -81,7 +81,7 @@ def settle_pairs(
 
 @lean_kernel
 def settle_jointly(
-    own: FloatArray,
+    point_costs: FloatArray,
     between: FloatArray,
     other: FloatArray,
     ml: IntArray,
@@ -91,7 +91,7 @@ def settle_jointly(
     labels: IntArray,
 ) -> None:
     """Assign each pair its two cheapest clusters by CVQE, in place."""
-    k = own.shape[1]
+    k = point_costs.shape[1]
     for at in range(ml.shape[0] + cl.shape[0]):
         must = at < ml.shape[0]
         place = at if must else at - ml.shape[0]
@@ -99,7 +99,7 @@ def settle_jointly(
         best = np.inf
         for h in range(k):
             for g in range(k):
-                value = own[a, h] + own[b, g]
+                value = point_costs[a, h] + point_costs[b, g]
                 if must and h != g:
                     value += ml_weight[place] * between[h, g]
                 elif not must and h == g:
@@ -116,16 +116,16 @@ class _Pairs:
         # Pairs of weight zero are dropped, because deciding them would undo other decisions.
         constraints = of_positive_weight(supervision.constraints)
         refuse_hard(constraints)
-        self.known = supervision.known
+        self.partial_labels = supervision.partial_labels
         self.sample_weight = supervision.sample_weight_or_ones
         self.ml, self.ml_weight = self._listed(constraints.must_link, constraints.ml_weights, twice)
         self.cl, self.cl_weight = self._listed(
             constraints.cannot_link, constraints.cl_weights, twice
         )
 
-    def own(self, cost: FloatArray) -> FloatArray:
+    def point_costs(self, cost: FloatArray) -> FloatArray:
         """Return half the squared distances, infinite if known labels exclude a cluster."""
-        return clamped(cost * self.sample_weight[:, np.newaxis], self.known)
+        return clamped(cost * self.sample_weight[:, np.newaxis], self.partial_labels)
 
     @staticmethod
     def _listed(pairs: IntArray, weight: FloatArray, twice: bool) -> tuple[IntArray, FloatArray]:
@@ -140,11 +140,18 @@ class _Linear:
     """Labels, and the points that pull centroids of other clusters."""
 
     def __init__(self, cost: FloatArray, centroids: FloatArray, pairs: _Pairs) -> None:
-        own = pairs.own(cost)
-        self.labels: IntArray = cheapest(own, None)
+        point_costs = pairs.point_costs(cost)
+        self.labels: IntArray = cheapest(point_costs, None)
         pull = np.zeros_like(cost)
         settle_pairs(
-            cost, own, pairs.ml, pairs.ml_weight, pairs.cl, pairs.cl_weight, self.labels, pull
+            cost,
+            point_costs,
+            pairs.ml,
+            pairs.ml_weight,
+            pairs.cl,
+            pairs.cl_weight,
+            self.labels,
+            pull,
         )
         pull[np.arange(len(cost)), self.labels] += pairs.sample_weight
         #: Weight of each point in each centroid.
@@ -156,9 +163,9 @@ class _Linear:
     def centroids(self, points: Points, before: FloatArray) -> FloatArray:
         """Return the centroids that minimise the objective."""
         total = self.shares.sum(axis=0)
-        held = total > 0
+        occupied = total > 0
         after = before.copy()
-        after[held] = (self.shares[:, held].T @ points) / total[held, None]
+        after[occupied] = (self.shares[:, occupied].T @ points) / total[occupied, None]
         return after
 
     def same(self, other: _Linear) -> bool:
@@ -169,13 +176,20 @@ class _Joint:
     """Labels and the violated pairs."""
 
     def __init__(self, cost: FloatArray, centroids: FloatArray, pairs: _Pairs) -> None:
-        own = pairs.own(cost)
-        self.labels: IntArray = cheapest(own, None)
+        point_costs = pairs.point_costs(cost)
+        self.labels: IntArray = cheapest(point_costs, None)
         self.sample_weight = pairs.sample_weight
         between, nearest = _between(centroids)
         other = between[np.arange(len(between)), nearest] if len(between) > 1 else np.zeros(1)
         settle_jointly(
-            own, between, other, pairs.ml, pairs.ml_weight, pairs.cl, pairs.cl_weight, self.labels
+            point_costs,
+            between,
+            other,
+            pairs.ml,
+            pairs.ml_weight,
+            pairs.cl,
+            pairs.cl_weight,
+            self.labels,
         )
         first, second = self.labels[pairs.ml].T
         broken = first != second
@@ -203,10 +217,10 @@ class _Joint:
         np.add.at(pull, (self.apart[:, 1], self.apart[:, 0]), self.apart_weight)
         np.add.at(pull, (self.joined, self.other[self.joined]), self.joined_weight)
         total = shares.sum(axis=0) + pull.sum(axis=1)
-        held = total > 0
+        occupied = total > 0
         after = before.copy()
         sums = shares.T @ points + pull @ before
-        after[held] = sums[held] / total[held, None]
+        after[occupied] = sums[occupied] / total[occupied, None]
         return after
 
     def same(self, other: _Joint) -> bool:

@@ -19,14 +19,14 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from inference_lab.clustering import ConstrainedClusterCV, PCKMeans, cluster_cv
 from inference_lab.clustering.cluster_cv import (
-    Kept,
+    PairShares,
     candidates_for,
     choose,
     expected_gains,
     gain,
-    kept_by,
     pair_folds,
     pair_groups,
+    pair_shares,
     standard_error,
 )
 from inference_lab.clustering.supervision import Supervision
@@ -66,11 +66,11 @@ def test_no_held_out_pair_follows_from_the_others(count: int) -> None:
             pairs.must_link[~out[:n_must]], pairs.cannot_link[~out[n_must:]], n_points=178
         )
         implied = rest.close()
-        for held, found in (
+        for out_pairs, implied_pairs in (
             (pairs.must_link[out[:n_must]], implied.must_link),
             (pairs.cannot_link[out[n_must:]], implied.cannot_link),
         ):
-            both = set(map(tuple, held.tolist())) & set(map(tuple, found.tolist()))
+            both = set(map(tuple, out_pairs.tolist())) & set(map(tuple, implied_pairs.tolist()))
             # Pairs of a component that would fill a fold are distributed one by one.
             assert not both or count == 120
         # Folds have similar numbers of each kind.
@@ -103,8 +103,8 @@ def test_no_fit_sees_a_pair_that_judges_it() -> None:
     seen = []
 
     class Watched(PCKMeans):
-        def fit(self, X, y=None, **given):
-            fitted = super().fit(X, y, **given)
+        def fit(self, X, y=None, **arguments):
+            fitted = super().fit(X, y, **arguments)
             seen.append(self.constraints_)
             return fitted
 
@@ -113,23 +113,23 @@ def test_no_fit_sees_a_pair_that_judges_it() -> None:
     assert len(seen) == 2 * 5 + 1
     assert seen.pop().must_link.tolist() == pairs.must_link.tolist()
     for repeat in (seen[:5], seen[5:]):
-        held = [len(pairs) - len(each) for each in repeat]
-        assert sum(held) == len(pairs) and min(held) > 0
+        counts = [len(pairs) - len(constraints) for constraints in repeat]
+        assert sum(counts) == len(pairs) and min(counts) > 0
 
 
 # ---------------------------------------------------------------------- score
 
 
 def test_score_is_youdens_j() -> None:
-    kept = Kept(np.array([1.0, 1.0, 0.0, 1.0]), np.array([1.0, 0.0]), together=0.3)
-    assert kept.score == pytest.approx(3 / 4 + 1 / 2 - 1)
-    one = Kept(np.array([1.0, 0.5]), np.empty(0), together=0.25)
+    shares = PairShares(np.array([1.0, 1.0, 0.0, 1.0]), np.array([1.0, 0.0]), together=0.3)
+    assert shares.score == pytest.approx(3 / 4 + 1 / 2 - 1)
+    one = PairShares(np.array([1.0, 0.5]), np.empty(0), together=0.25)
     assert one.score == pytest.approx((0.75 - 0.25) / 0.75)
-    other = Kept(np.empty(0), np.array([1.0, 0.5]), together=0.25)
+    other = PairShares(np.empty(0), np.array([1.0, 0.5]), together=0.25)
     assert other.score == pytest.approx((0.75 - 0.75) / 0.25)
     # A single cluster keeps every must-link, and is uninformative.
-    assert Kept(np.ones(3), np.empty(0), together=1.0).score == 0.0
-    assert Kept(np.ones(3), np.zeros(3), together=1.0).score == 0.0
+    assert PairShares(np.ones(3), np.empty(0), together=1.0).score == 0.0
+    assert PairShares(np.ones(3), np.zeros(3), together=1.0).score == 0.0
 
 
 @pytest.mark.parametrize("kinds", [("must",), ("cannot",), ("must", "cannot")])
@@ -145,37 +145,37 @@ def test_uninformative_labels_score_zero(kinds: tuple[str, ...], shares: tuple) 
     )
     fold = np.arange(len(pairs)) % 4
     scores = [
-        kept_by([rng.choice(len(shares), 178, p=shares) for _ in range(4)], [fold], pairs).score
+        pair_shares([rng.choice(len(shares), 178, p=shares) for _ in range(4)], [fold], pairs).score
         for _ in range(300)
     ]
     assert abs(np.mean(scores)) < 4 * np.std(scores) / np.sqrt(300) + 0.01
-    perfect = kept_by([CLASSES] * 4, [fold], pairs)
+    perfect = pair_shares([CLASSES] * 4, [fold], pairs)
     assert perfect.score == pytest.approx(1.0)
 
 
 def test_standard_error_treats_copies_of_pairs_as_one_group() -> None:
     rng = np.random.default_rng(0)
     must, cannot = (rng.random(n) < 0.8 for n in (200, 300))
-    kept = Kept(must.astype(float), cannot.astype(float), 0.4)
-    added = kept.contributions()
+    shares = PairShares(must.astype(float), cannot.astype(float), 0.4)
+    added = shares.contributions()
     expected = np.sqrt(must.var() / 200 + cannot.var() / 300)
     assert standard_error(added, 200, np.arange(500)) == pytest.approx(expected, rel=0.01)
     # Four copies of each pair carry no more information than one.
-    fourfold = Kept(np.repeat(kept.must, 4), np.repeat(kept.cannot, 4), 0.4)
+    fourfold = PairShares(np.repeat(shares.must, 4), np.repeat(shares.cannot, 4), 0.4)
     error = standard_error(fourfold.contributions(), 800, np.repeat(np.arange(500), 4))
     assert error == pytest.approx(expected, rel=0.01)
 
 
 def test_the_first_within_a_standard_error_is_chosen() -> None:
     n, group = 100, np.arange(200)
-    best = Kept(np.ones(n), np.ones(n), 0.5)
+    best = PairShares(np.ones(n), np.ones(n), 0.5)
     # Both lose nine of a hundred pairs; the standard error is 0.029.
-    close = Kept(np.r_[np.zeros(9), np.ones(n - 9)], np.ones(n), 0.5)
-    far = Kept(np.zeros(n), np.ones(n), 0.5)
+    close = PairShares(np.r_[np.zeros(9), np.ones(n - 9)], np.ones(n), 0.5)
+    far = PairShares(np.zeros(n), np.ones(n), 0.5)
     assert choose([far, close, best], group) == 2
     # Three of a hundred pairs against two others, with a standard error of 0.022.
-    first = Kept(np.r_[np.zeros(3), np.ones(n - 3)], np.ones(n), 0.5)
-    second = Kept(np.r_[np.ones(n - 2), np.zeros(2)], np.ones(n), 0.5)
+    first = PairShares(np.r_[np.zeros(3), np.ones(n - 3)], np.ones(n), 0.5)
+    second = PairShares(np.r_[np.ones(n - 2), np.zeros(2)], np.ones(n), 0.5)
     assert choose([far, first, second], group) == 1
     assert choose([None, best, best], group) == 1
 
@@ -185,7 +185,7 @@ def test_expected_gains_weigh_scores_by_their_errors() -> None:
     rng = np.random.default_rng(0)
     for n in (10, 100, 1000):
         first, other = (
-            Kept((rng.random(n) < p).astype(float), (rng.random(n) < p).astype(float), 0.5)
+            PairShares((rng.random(n) < p).astype(float), (rng.random(n) < p).astype(float), 0.5)
             for p in (0.7, 0.8)
         )
         group = np.arange(2 * n)
@@ -193,21 +193,21 @@ def test_expected_gains_weigh_scores_by_their_errors() -> None:
         grid = np.linspace(-3.0, 3.0, 60_001)
         density = norm.pdf(grid, 0.2, 0.1) * norm.pdf(observed, grid, error)
         mean = (grid * density).sum() / density.sum()
-        found = expected_gains([None, first, other], group, [0.0, 0.0, 0.2])
-        assert np.isnan(found[0]) and found[1] == 0.0
-        assert found[2] == pytest.approx(mean, abs=1e-6)
+        gains = expected_gains([None, first, other], group, [0.0, 0.0, 0.2])
+        assert np.isnan(gains[0]) and gains[1] == 0.0
+        assert gains[2] == pytest.approx(mean, abs=1e-6)
     # Pairs kept at chance level promise nothing, even if candidates gain elsewhere.
-    chance = Kept(np.tile([0.0, 1.0], 50), np.tile([0.0, 1.0], 50), 0.5)
-    better = Kept(np.tile([0.0, 1.0], 50), np.r_[np.zeros(48), np.ones(52)], 0.5)
+    chance = PairShares(np.tile([0.0, 1.0], 50), np.tile([0.0, 1.0], 50), 0.5)
+    better = PairShares(np.tile([0.0, 1.0], 50), np.r_[np.zeros(48), np.ones(52)], 0.5)
     assert expected_gains([chance, better], np.arange(200), [0.0, 0.2]).tolist() == [0.0, 0.0]
 
 
 def test_prior_gains_decide_with_few_pairs() -> None:
     pairs = sampled(40).fit_params()
     for favourite in ("without pairs", "standardised"):
-        found = search(prior_gains={favourite: 9.0}, n_repeats=1).fit(WINE, **pairs)
-        assert found.best_params_["candidate"] == favourite
-    assert found.cv_results_["expected_gain"].idxmax() == found.best_index_
+        model = search(prior_gains={favourite: 9.0}, n_repeats=1).fit(WINE, **pairs)
+        assert model.best_params_["candidate"] == favourite
+    assert model.cv_results_["expected_gain"].idxmax() == model.best_index_
 
 
 # ---------------------------------------------------------------------- choice
@@ -215,43 +215,43 @@ def test_prior_gains_decide_with_few_pairs() -> None:
 
 def test_pairs_choose_the_scale() -> None:
     pairs = sampled(100)
-    found = search().fit(WINE, **pairs.fit_params())
-    assert found.best_params_ == {"candidate": "standardised", "n_clusters": 3}
-    assert adjusted_rand_score(CLASSES, found.labels_) > 0.85
-    gain, error = found.gain_
+    model = search().fit(WINE, **pairs.fit_params())
+    assert model.best_params_ == {"candidate": "standardised", "n_clusters": 3}
+    assert adjusted_rand_score(CLASSES, model.labels_) > 0.85
+    gain, error = model.gain_
     assert gain > 3 * error > 0
-    table = found.cv_results_
+    table = model.cv_results_
     assert list(table["candidate"]) == [name for name, _ in FEW]
-    assert table["rank_test_score"][found.best_index_] == 1
-    assert table["mean_test_score"][found.best_index_] == found.best_score_
-    assert table["mean_test_score"][0] + gain == pytest.approx(found.best_score_)
+    assert table["rank_test_score"][model.best_index_] == 1
+    assert table["mean_test_score"][model.best_index_] == model.best_score_
+    assert table["mean_test_score"][0] + gain == pytest.approx(model.best_score_)
     assert (table["behind_best"] >= 0).all()
-    np.testing.assert_array_equal(found.predict(WINE), found.best_estimator_.predict(WINE))
-    assert found.violations_.must_link <= 5
+    np.testing.assert_array_equal(model.predict(WINE), model.best_estimator_.predict(WINE))
+    assert model.violations_.must_link <= 5
 
 
 def test_pairs_that_do_not_help_are_not_used() -> None:
     """Half of the answers are wrong; pairs look helpful by chance in less than half of draws."""
-    found = [
+    models = [
         search(n_repeats=1).fit(WINE, **sampled(178, 0.5, seed).fit_params()) for seed in range(5)
     ]
-    without = [each for each in found if each.best_params_["candidate"] == "without pairs"]
+    without = [model for model in models if model.best_params_["candidate"] == "without pairs"]
     assert len(without) >= 3
     alone = KMeans(3, n_init=10, random_state=0).fit(WINE).labels_
-    for each in without:
-        assert adjusted_rand_score(alone, each.labels_) == pytest.approx(1.0)
-        assert each.gain_ == (0.0, 0.0)
-        assert len(each.constraints_) == 178
+    for model in without:
+        assert adjusted_rand_score(alone, model.labels_) == pytest.approx(1.0)
+        assert model.gain_ == (0.0, 0.0)
+        assert len(model.constraints_) == 178
 
 
 def test_number_of_clusters() -> None:
     X, truth = make_blobs(100, centers=5, cluster_std=1.0, random_state=3)
     pairs = Constraints.sample(truth, 100, np.random.default_rng(0))
-    found = ConstrainedClusterCV("auto", candidates=FEW[:2], n_repeats=1, random_state=0)
-    found.fit(X, **pairs.fit_params())
-    assert found.best_params_["n_clusters"] == 5
-    assert set(found.cv_results_["n_clusters"]) == set(range(2, 11))
-    assert found.labels_.max() == 4
+    model = ConstrainedClusterCV("auto", candidates=FEW[:2], n_repeats=1, random_state=0)
+    model.fit(X, **pairs.fit_params())
+    assert model.best_params_["n_clusters"] == 5
+    assert set(model.cv_results_["n_clusters"]) == set(range(2, 11))
+    assert model.labels_.max() == 4
     few = ConstrainedClusterCV([2, 5], candidates=FEW[:2], n_repeats=1, random_state=0)
     assert few.fit(X, **pairs.fit_params()).best_params_["n_clusters"] == 5
     with pytest.raises(ValueError, match="needs pairs that choose among the numbers; 0 were"):
@@ -287,11 +287,11 @@ def test_pairs_come_in_all_forms() -> None:
     names = [f"wine {i}" for i in range(178)]
     quick = search(n_repeats=1, candidates=FEW[1:2])
     one = clone(quick).fit(WINE, **pairs.fit_params())
-    for X, given in (
+    for X, arguments in (
         (pd.DataFrame(WINE, index=names), {"pairs": pairs.to_frame(names)}),
         (WINE, pairs.fit_params(sample_ids=names)),
     ):
-        other = clone(quick).fit(X, **given)
+        other = clone(quick).fit(X, **arguments)
         np.testing.assert_array_equal(one.labels_, other.labels_)
         assert other.constraints_ == pairs
     part = SampleIds(names)[:100]
@@ -320,9 +320,9 @@ def test_candidates_that_fail_are_left_out_and_named() -> None:
     hard = {"ml_weight": np.inf, "cl_weight": np.inf}
     failing = ("hard", PCKMeans())
     with pytest.warns(UserWarning, match=r"left out: hard \(\w+Error"):
-        found = search(candidates=[*FEW[:1], failing]).fit(WINE, **contradictory, **hard)
-    assert found.best_params_["candidate"] == "without pairs"
-    assert found.cv_results_["failure"][1] != ""
+        model = search(candidates=[*FEW[:1], failing]).fit(WINE, **contradictory, **hard)
+    assert model.best_params_["candidate"] == "without pairs"
+    assert model.cv_results_["failure"][1] != ""
     with pytest.raises(ValueError, match="no candidate could be fitted; hard: "):
         search(candidates=[failing]).fit(WINE, **contradictory, **hard)
 
@@ -346,19 +346,19 @@ def test_settings_out_of_range(settings: dict, error: type, message: str) -> Non
 
 def test_standardised_points_are_not_standardised_again() -> None:
     raw, scaled = candidates_for(WINE), candidates_for(StandardScaler().fit_transform(WINE))
-    names = [each.name for each in raw]
+    names = [candidate.name for candidate in raw]
     assert [name for name in names if "standardised" not in name][:2] == [
         "k-means without pairs",
         "PCKMeans",
     ]
-    assert [each.name for each in scaled] == list(
+    assert [candidate.name for candidate in scaled] == list(
         dict.fromkeys(name.removesuffix(", standardised") for name in names)
     )
-    assert not any(isinstance(each.estimator, Pipeline) for each in scaled)
+    assert not any(isinstance(candidate.estimator, Pipeline) for candidate in scaled)
     # A candidate has the gain of its name in the list, scaled or not.
-    gains = {each.name: each.prior_gain for each in raw}
+    gains = {candidate.name: candidate.prior_gain for candidate in raw}
     assert gains["k-means without pairs"] == 0.0 < gains["TVClust"]
-    assert all(each.prior_gain == gains[each.name] for each in scaled)
+    assert all(candidate.prior_gain == gains[candidate.name] for candidate in scaled)
 
 
 # ---------------------------------------------------------------------- large data, other machines

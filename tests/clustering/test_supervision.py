@@ -39,12 +39,12 @@ def test_all_forms_of_pairs_become_constraints_of_rows(form: str) -> None:
     read = supervision_of(X, arguments)
     assert read.constraints == expected
     assert read.sample_weight is None and read.auto == () and read.n_repeated == 0
-    assert read.known.tolist() == [-1] * 4
+    assert read.partial_labels.tolist() == [-1] * 4
 
 
 def test_labels_and_sample_weights_are_read() -> None:
     read = supervision_of(X, {"y": [-1, 2, -1, 0], "sample_weight": [1, 1, 0, 2]}, n_clusters=3)
-    assert read.known.tolist() == [-1, 2, -1, 0] and read.sample_weight is not None
+    assert read.partial_labels.tolist() == [-1, 2, -1, 0] and read.sample_weight is not None
     assert read.sample_weight.tolist() == [1.0, 1.0, 0.0, 2.0]
     with pytest.raises(ValueError, match=r"y\[1\] = 2 is not a cluster; 0 to n_clusters - 1 = 1"):
         supervision_of(X, {"y": [-1, 2, -1, 0]}, n_clusters=2)

@@ -139,7 +139,7 @@ def test_the_bound_rises_by_what_a_union_promises(sample_weight, monkeypatch):
         fit.maximise()
         bounds.append(fit.bound())
         assert bounds[-1] - before == pytest.approx(rise, rel=1e-8)
-        logits = -clamped(-fit.logits(fit.points), fit.known)
+        logits = -clamped(-fit.logits(fit.points), fit.partial_labels)
         expected, entropy = expected_logits_and_entropy(logits, fit.shares, fit.scale, fit.copies)
         assert (fit.expected, fit.entropy) == pytest.approx((expected, entropy), rel=1e-9)
     assert len(bounds) > 2
@@ -168,9 +168,9 @@ def test_the_largest_component_comes_first():
     truth = np.repeat([0, 1, 2], [5, 15, 40])
     points = rng.normal(size=(60, 2)) + 9.0 * np.array([[0, 0], [1, 0], [0, 1]])[truth]
     labels = TVClust(6, random_state=0).fit_predict(points)
-    held = [np.unique(labels[truth == h]).tolist() for h in range(3)]
-    assert [len(h) for h in held] == [1, 1, 1]
-    assert held[0] > held[1] > held[2] == [0]
+    components = [np.unique(labels[truth == h]).tolist() for h in range(3)]
+    assert [len(h) for h in components] == [1, 1, 1]
+    assert components[0] > components[1] > components[2] == [0]
 
 
 def test_clusters_are_found_without_their_number_and_answers_judged():
