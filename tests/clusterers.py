@@ -28,11 +28,11 @@ QUICK: dict[str, dict[str, Any]] = {
 PAIRED = [kind for kind in KINDS if issubclass(kind, PairScore) and kind is not DPMeans]
 
 
-def made(kind: Any, **settings: Any) -> Any:
+def estimator_of(kind: Any, **settings: Any) -> Any:
     """Return an estimator of a kind with three clusters and a seed, if it has these parameters."""
-    known = kind().get_params()
-    chosen = {"n_clusters": 3, "random_state": 0, **QUICK.get(kind.__name__, {}), **settings}
-    return kind(**{name: value for name, value in chosen.items() if name in known})
+    parameters = kind().get_params()
+    values = {"n_clusters": 3, "random_state": 0, **QUICK.get(kind.__name__, {}), **settings}
+    return kind(**{name: value for name, value in values.items() if name in parameters})
 
 
 def by_pairs(pairs: Constraints) -> Supervision:

@@ -205,8 +205,8 @@ def assert_local_minimum(graph: FactorGraph, x: np.ndarray) -> None:
         assert graph.energy(near).min() >= energy - 1e-9 * max(1.0, abs(energy))
     elif near:
         violated, finite = rank(graph, x)
-        least = min(rank(graph, y) for y in near)
-        assert least >= (violated, finite - 1e-9 * max(1.0, abs(finite)))
+        lowest = min(rank(graph, y) for y in near)
+        assert lowest >= (violated, finite - 1e-9 * max(1.0, abs(finite)))
 
 
 @dataclass(frozen=True)
@@ -255,8 +255,8 @@ def recipes(
     else:
         counts = draw(st.lists(st.integers(1, 4), min_size=n, max_size=n))
     while math.prod(counts) > max_states:
-        most = max(counts)
-        counts = [min(k, most - 1) for k in counts]
+        max_count = max(counts)
+        counts = [min(k, max_count - 1) for k in counts]
     unary = [costs(k) for k in counts]
     constant = float(rng.normal()) if draw(st.booleans()) else 0.0
 
@@ -287,9 +287,9 @@ def recipes(
         if edges:
             terms += _block(draw(st.sampled_from(families)), edges, counts, costs)
     for _ in range(draw(st.integers(0, 2)) if higher_order and n else 0):
-        found = scope(draw(st.integers(1 if forest else 0, 4)))
-        if found is not None:
-            factors.append((found, costs(*(counts[v] for v in found))))
+        variables_of_term = scope(draw(st.integers(1 if forest else 0, 4)))
+        if variables_of_term is not None:
+            factors.append((variables_of_term, costs(*(counts[v] for v in variables_of_term))))
     # A factor of no variables joins the constant, which must be finite.
     factors = [(s, t) for s, t in factors if s or np.isfinite(t)]
     return Recipe(unary, terms, factors, constant)

@@ -28,49 +28,53 @@ def random_problem(seed: int, n: int) -> tuple[np.ndarray, PartitionProblem, dic
     rng = np.random.default_rng(seed)
     points = rng.normal(size=(n, int(rng.integers(1, 4)))) + rng.integers(3, size=(n, 1)) * 2.0
     pairs = np.array(list(itertools.combinations(range(n), 2)))
-    chosen = pairs[rng.permutation(len(pairs))[: int(rng.integers(0, n + 2))]]
-    split = int(rng.integers(len(chosen) + 1))
-    costs = rng.exponential(2.0, size=len(chosen))
-    costs[rng.random(len(chosen)) < rng.choice([0.0, 0.3, 1.0])] = np.inf
-    made = {
-        "must_link": chosen[:split],
+    links = pairs[rng.permutation(len(pairs))[: int(rng.integers(0, n + 2))]]
+    split = int(rng.integers(len(links) + 1))
+    costs = rng.exponential(2.0, size=len(links))
+    costs[rng.random(len(links)) < rng.choice([0.0, 0.3, 1.0])] = np.inf
+    arguments = {
+        "must_link": links[:split],
         "ml_costs": costs[:split],
-        "cannot_link": chosen[split:],
+        "cannot_link": links[split:],
         "cl_costs": costs[split:],
         "sample_weight": rng.integers(1, 4, size=n).astype(float) if rng.random() < 0.5 else None,
         "partial_labels": None,
     }
     if rng.random() < 0.3:
-        made["partial_labels"] = np.where(rng.random(n) < 0.3, rng.integers(2, size=n), -1)
+        arguments["partial_labels"] = np.where(rng.random(n) < 0.3, rng.integers(2, size=n), -1)
     k = int(rng.integers(1, 5))
-    if made["partial_labels"] is not None:
+    if arguments["partial_labels"] is not None:
         k = max(k, 2)
-    return points, partition_problem(points, k, **made), made
+    return points, partition_problem(points, k, **arguments), arguments
 
 
-def cost(points: np.ndarray, labels: np.ndarray, made: dict) -> float:
+def cost(points: np.ndarray, labels: np.ndarray, arguments: dict) -> float:
     """Return the objective from its definition, point by point."""
-    counts = np.ones(len(points)) if made["sample_weight"] is None else made["sample_weight"]
+    counts = (
+        np.ones(len(points)) if arguments["sample_weight"] is None else arguments["sample_weight"]
+    )
     total = 0.0
     for h in np.unique(labels):
         inside = labels == h
         mean = np.average(points[inside], axis=0, weights=counts[inside])
         total += float(counts[inside] @ ((points[inside] - mean) ** 2).sum(axis=1))
-    for (i, j), weight in zip(made["must_link"], made["ml_costs"], strict=True):
+    for (i, j), weight in zip(arguments["must_link"], arguments["ml_costs"], strict=True):
         total += weight if labels[i] != labels[j] else 0.0
-    for (i, j), weight in zip(made["cannot_link"], made["cl_costs"], strict=True):
+    for (i, j), weight in zip(arguments["cannot_link"], arguments["cl_costs"], strict=True):
         total += weight if labels[i] == labels[j] else 0.0
     return total
 
 
-def optimum(points: np.ndarray, k: int, made: dict) -> float:
+def optimum(points: np.ndarray, k: int, arguments: dict) -> float:
     """Return the least objective of all partitions that known labels allow."""
     n = len(points)
     labels = partitions(n, k)
-    known = np.full(n, -1) if made["partial_labels"] is None else made["partial_labels"]
-    for i, j in itertools.combinations(np.flatnonzero(known >= 0), 2):
-        labels = labels[(labels[:, i] == labels[:, j]) == (known[i] == known[j])]
-    counts = np.ones(n) if made["sample_weight"] is None else made["sample_weight"]
+    partial_labels = (
+        np.full(n, -1) if arguments["partial_labels"] is None else arguments["partial_labels"]
+    )
+    for i, j in itertools.combinations(np.flatnonzero(partial_labels >= 0), 2):
+        labels = labels[(labels[:, i] == labels[:, j]) == (partial_labels[i] == partial_labels[j])]
+    counts = np.ones(n) if arguments["sample_weight"] is None else arguments["sample_weight"]
     total = np.zeros(len(labels))
     for h in range(k):
         inside = (labels == h) * counts
@@ -78,7 +82,7 @@ def optimum(points: np.ndarray, k: int, made: dict) -> float:
         total -= ((inside @ points) ** 2).sum(axis=1) / size
     total += counts @ (points**2).sum(axis=1)
     for kind, costs, apart in (("must_link", "ml_costs", True), ("cannot_link", "cl_costs", False)):
-        for (i, j), weight in zip(made[kind], made[costs], strict=True):
+        for (i, j), weight in zip(arguments[kind], arguments[costs], strict=True):
             total[(labels[:, i] != labels[:, j]) == apart] += weight
     return float(total.min(initial=math.inf))
 
@@ -101,10 +105,10 @@ def test_branch_and_bound_proves_the_optimum_of_all_partitions(seed: int, n: int
     rng = np.random.default_rng(0)
     start = search(problem, rng)
     assert problem.objective(start) == pytest.approx(cost(points, start[problem.of_point], made))
-    found = prove(problem, start, rng, tolerance=1e-4, max_nodes=200, expired=lambda: False)
-    assert found.objective == pytest.approx(best, rel=1e-9, abs=1e-9)
-    assert found.lower_bound <= best + 1e-9 * problem.spread
-    assert problem.gap(found.objective, found.lower_bound) <= 1e-4
+    state = prove(problem, start, rng, tolerance=1e-4, max_nodes=200, expired=lambda: False)
+    assert state.objective == pytest.approx(best, rel=1e-9, abs=1e-9)
+    assert state.lower_bound <= best + 1e-9 * problem.spread
+    assert problem.gap(state.objective, state.lower_bound) <= 1e-4
 
 
 @settings(max_examples=25)
@@ -131,13 +135,13 @@ def test_descent_ends_where_no_single_move_gains(seed: int) -> None:
     _, problem, _ = built(seed, 12)
     rng = np.random.default_rng(seed)
     start = rng.integers(problem.k, size=problem.size)
-    found = descend(problem, start, rng)
-    assert problem.unmet(found) <= problem.unmet(start)
-    value = problem.objective(found)
+    minimum = descend(problem, start, rng)
+    assert problem.unmet(minimum) <= problem.unmet(start)
+    value = problem.objective(minimum)
     if problem.unmet(start) == 0:
         assert value <= problem.objective(start) + 1e-9
     for u, h in itertools.product(range(problem.size), range(problem.k)):
-        moved = found.copy()
+        moved = minimum.copy()
         moved[u] = h
         if math.isfinite(value):
             assert problem.objective(moved) >= value - 1e-8 * problem.spread
@@ -150,5 +154,5 @@ def test_a_kempe_chain_crosses_hard_cannot_links() -> None:
     nothing = np.zeros((0, 2), dtype=np.int64)
     problem = partition_problem(points, 2, nothing, np.zeros(0), apart, np.full(3, np.inf))
     start = np.array([0, 0, 1, 1, 1, 0])
-    found = descend(problem, start, np.random.default_rng(0))
-    assert found[0] == found[1] == found[2] != found[3] == found[4] == found[5]
+    labels = descend(problem, start, np.random.default_rng(0))
+    assert labels[0] == labels[1] == labels[2] != labels[3] == labels[4] == labels[5]

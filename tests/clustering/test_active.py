@@ -30,32 +30,32 @@ def test_answers_are_consistent_and_within_budget(seed, k, budget, unknown, tell
     points = rng.normal(size=(n, 2)) + 3 * truth[:, np.newaxis]
     shown = np.where(rng.random(n) < unknown, -1, truth)
     candidates = np.sort(rng.permutation(n)[:16])
-    found = ExploreConsolidate(k if tell_k else None, budget, random_state=seed).run(
+    answers = ExploreConsolidate(k if tell_k else None, budget, random_state=seed).run(
         points, shown, candidates=candidates
     )
-    assert len(found.questions) <= budget
-    if not found.complete:
-        assert len(found.questions) == budget
-    asked = [tuple(sorted(q[:2])) for q in found.questions]
+    assert len(answers.questions) <= budget
+    if not answers.complete:
+        assert len(answers.questions) == budget
+    asked = [tuple(sorted(q[:2])) for q in answers.questions]
     assert len(set(asked)) == len(asked), "no pair is asked about twice"
     touched = set(itertools.chain(*asked))
     assert touched <= set(candidates.tolist())
-    for pair in (*found.constraints.must_link, *found.constraints.cannot_link):
+    for pair in (*answers.constraints.must_link, *answers.constraints.cannot_link):
         assert set(pair.tolist()) <= set(candidates.tolist())
     # Answers from classes are true, and so are all inferred pairs if K is right.
     if tell_k and unknown == 0:
-        must, cannot = found.constraints.must_link, found.constraints.cannot_link
+        must, cannot = answers.constraints.must_link, answers.constraints.cannot_link
         present = len(np.unique(truth[candidates]))
         if present == k:
             assert (truth[must[:, 0]] == truth[must[:, 1]]).all()
         assert (truth[cannot[:, 0]] != truth[cannot[:, 1]]).all()
     if unknown == 0 and not tell_k:
-        for group in found.neighbourhoods:
+        for group in answers.neighbourhoods:
             assert len(np.unique(truth[group])) == 1
-        classes = [truth[group[0]] for group in found.neighbourhoods]
+        classes = [truth[group[0]] for group in answers.neighbourhoods]
         assert len(set(classes)) == len(classes)
-    known = [q for q in found.questions if q.answer is not None]
-    inferred = len(found.constraints) - len(known)
+    answered = [q for q in answers.questions if q.answer is not None]
+    inferred = len(answers.constraints) - len(answered)
     assert inferred >= 0
     assert inferred == 0 or tell_k
 
@@ -64,14 +64,14 @@ def test_every_cluster_is_found_and_every_point_placed_in_the_end():
     rng = np.random.default_rng(0)
     truth = rng.integers(4, size=60)
     points = rng.normal(size=(60, 2)) + 4 * np.array([[0, 0], [0, 1], [1, 0], [1, 1]])[truth]
-    found = ExploreConsolidate(4, budget=10**6, random_state=1).run(points, truth)
-    assert found.complete
-    assert found.phase == "consolidate"
-    groups = sorted(tuple(group) for group in found.neighbourhoods)
+    answers = ExploreConsolidate(4, budget=10**6, random_state=1).run(points, truth)
+    assert answers.complete
+    assert answers.phase == "consolidate"
+    groups = sorted(tuple(group) for group in answers.neighbourhoods)
     assert groups == sorted(tuple(np.flatnonzero(truth == c)) for c in range(4))
     # The last of K neighbourhoods needs no question: at most K - 1 a point once all are known.
     per_point = {}
-    for q in found.questions:
+    for q in answers.questions:
         per_point[q.first] = per_point.get(q.first, 0) + 1
     assert max(per_point.values()) <= 3
 
@@ -84,12 +84,12 @@ def test_explore_takes_the_farthest_point_first():
         asked.append((first, second))
         return False
 
-    found = ExploreConsolidate(4, budget=3, random_state=3).run(points, oracle)
+    answers = ExploreConsolidate(4, budget=3, random_state=3).run(points, oracle)
     # From any starting point, the next one is at the other end.
     start = asked[0][1]
     expected = {0: 2, 1: 2, 2: 0, 3: 2}[start]
     assert asked[0] == (expected, start)
-    assert len(found.neighbourhoods) == 3
+    assert len(answers.neighbourhoods) == 3
 
 
 def test_budget_ends_in_the_middle_of_a_point():
@@ -105,20 +105,20 @@ def test_budget_ends_in_the_middle_of_a_point():
 
 def test_dont_know_adds_no_neighbourhood_and_is_not_queried_again():
     points = np.array([[0.0], [10.0], [20.0]])
-    found = ExploreConsolidate(3, budget=50, random_state=0).run(points, lambda i, j: None)
-    assert len(found.neighbourhoods) == 1
-    assert len(found.constraints) == 0
-    assert len(found.questions) == 2
-    assert found.complete
+    answers = ExploreConsolidate(3, budget=50, random_state=0).run(points, lambda i, j: None)
+    assert len(answers.neighbourhoods) == 1
+    assert len(answers.constraints) == 0
+    assert len(answers.questions) == 2
+    assert answers.complete
 
 
 def test_active_constraints_beat_random_ones_on_iris():
     data = load_iris()
     ours, random = [], []
     for seed in range(10):
-        found = ExploreConsolidate(3, budget=40, random_state=seed).run(data.data, data.target)
+        answers = ExploreConsolidate(3, budget=40, random_state=seed).run(data.data, data.target)
         drawn = Constraints.sample(data.target, 40, np.random.default_rng(seed))
-        for pairs, scores in ((found.constraints, ours), (drawn, random)):
+        for pairs, scores in ((answers.constraints, ours), (drawn, random)):
             model = PCKMeans(3, closure="raise", random_state=seed)
             model.fit(data.data, **pairs.fit_params())
             scores.append(pairwise_f(data.target, model.labels_))
@@ -172,15 +172,15 @@ def test_clusters_start_at_the_neighbourhoods_of_exploration():
     points = np.concatenate([np.full((5, 2), 10.0 * h) for h in range(4)])
     points += np.random.default_rng(0).normal(size=points.shape)
     truth = np.repeat(np.arange(4), 5)
-    found = ExploreConsolidate(4, budget=6, random_state=0).run(points, truth)
-    assert len(found.neighbourhoods) == 4 and found.constraints.must_link.size == 0
+    answers = ExploreConsolidate(4, budget=6, random_state=0).run(points, truth)
+    assert len(answers.neighbourhoods) == 4 and answers.constraints.must_link.size == 0
     start = initial_centroids(
         points,
-        by_pairs(found.constraints),
+        by_pairs(answers.constraints),
         4,
         SquaredEuclidean(),
         "neighbourhoods+singletons",
         np.random.default_rng(0),
     )
-    founders = np.concatenate(found.neighbourhoods)
+    founders = np.concatenate(answers.neighbourhoods)
     assert {*map(tuple, start)} == {*map(tuple, points[founders])}

@@ -115,8 +115,8 @@ def test_annealing_finds_left_and_right_on_the_toy(e_step):
     """On the toy of Lange et al. 2005 EM with mean field freezes in its first labels."""
     points, truth = four_clouds()
     pairs = Constraints.sample(truth, 30, np.random.default_rng(3))
-    given = pairs.with_weights(1000.0, 1000.0).fit_params()
-    model = AnnealedConstrainedMixture(2, e_step=e_step, random_state=0).fit(points, **given)
+    arguments = pairs.with_weights(1000.0, 1000.0).fit_params()
+    model = AnnealedConstrainedMixture(2, e_step=e_step, random_state=0).fit(points, **arguments)
     assert matched_accuracy(truth, model.labels_) > 0.97
     assert (np.diff(model.temperatures_) < 0).all() and model.temperatures_[-1] == 1.0
 
@@ -126,15 +126,15 @@ def test_annealing_ends_in_the_objective_of_pckmeans():
     truth = np.repeat(np.arange(3), 20)
     points = rng.normal(size=(60, 2)) + 3.0 * np.array([[0, 0], [1, 0], [0, 1]])[truth]
     pairs = Constraints.sample(truth, 40, rng)
-    given = pairs.with_weights(2.0, 2.0).fit_params()
-    model = AnnealedConstrainedKMeans(3, random_state=0).fit(points, **given)
+    arguments = pairs.with_weights(2.0, 2.0).fit_params()
+    model = AnnealedConstrainedKMeans(3, random_state=0).fit(points, **arguments)
     labels, centroids = model.labels_, model.cluster_centers_
     expected = ((points - centroids[labels]) ** 2).sum()
     expected += 2.0 * (labels[pairs.must_link[:, 0]] != labels[pairs.must_link[:, 1]]).sum()
     expected += 2.0 * (labels[pairs.cannot_link[:, 0]] == labels[pairs.cannot_link[:, 1]]).sum()
     assert model.objective_ == pytest.approx(expected)
     single = [
-        PCKMeans(3, init="random", random_state=seed).fit(points, **given).objective_
+        PCKMeans(3, init="random", random_state=seed).fit(points, **arguments).objective_
         for seed in range(10)
     ]
     assert model.objective_ <= np.median(single) + 1e-9
@@ -174,9 +174,11 @@ def test_whitened_gaps_are_exact_for_any_units_of_features():
 def test_the_start_of_least_free_energy_is_kept():
     points, truth = four_clouds()
     pairs = Constraints.sample(truth, 30, np.random.default_rng(3))
-    given = pairs.with_weights(1000.0, 1000.0).fit_params()
+    arguments = pairs.with_weights(1000.0, 1000.0).fit_params()
     one, best = (
-        AnnealedConstrainedMixture(2, cooling=0.5, n_init=n, random_state=5).fit(points, **given)
+        AnnealedConstrainedMixture(2, cooling=0.5, n_init=n, random_state=5).fit(
+            points, **arguments
+        )
         for n in (1, 3)
     )
     assert best.objective_ < one.objective_ - 1.0

@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from clusterers import KINDS, made
+from clusterers import KINDS, estimator_of
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
@@ -55,7 +55,7 @@ def gaps(points: Any, centroids: Any) -> Any:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda e: e.__name__)
 def test_single_precision_stays_and_double_precision_does(kind: Any) -> None:
-    one = made(kind).fit(POINTS)
+    one = estimator_of(kind).fit(POINTS)
     two = clone(one).fit(POINTS.astype(np.float64))
     np.testing.assert_array_equal(one.labels_, two.labels_)
     np.testing.assert_array_equal(one.predict(POINTS), two.predict(POINTS))
@@ -76,9 +76,9 @@ def test_single_precision_stays_and_double_precision_does(kind: Any) -> None:
 )
 def test_transform_is_euclidean_and_inertia_its_squares(kind: Any) -> None:
     points = POINTS.astype(np.float64)
-    model = made(kind).fit(points)
+    model = estimator_of(kind).fit(points)
     if isinstance(model, KernelHMRFKMeans):
-        model = made(kind).set_params(kernel="linear").fit(points)
+        model = estimator_of(kind).set_params(kernel="linear").fit(points)
         means = [points[model.labels_ == h].mean(axis=0) for h in range(3)]
         np.testing.assert_allclose(model.transform(points), gaps(points, means), atol=1e-6)
         return

@@ -74,8 +74,8 @@ def test_the_objective_never_rises(name: str, seed: int, k: int, init: Any) -> N
     assert model.converged_
     # A fixed point: no point has a cheaper cluster.
     costs = model.transform(points)
-    own = costs[np.arange(len(points)), model.labels_]
-    assert (own <= costs.min(axis=1) + scale).all()
+    point_costs = costs[np.arange(len(points)), model.labels_]
+    assert (point_costs <= costs.min(axis=1) + scale).all()
 
 
 def loss(name: str, points: Floats, labels: npt.NDArray[np.int64], k: int) -> float:
@@ -108,15 +108,15 @@ def test_many_starts_reach_the_least_objective(name: str) -> None:
     k = 2
     for _ in range(3):
         points = data_for(name, rng, n=8, d=2) + (0.0 if name == "cosine" else 0.5)
-        least = min(
+        optimum = min(
             loss(name, points, np.array(labels), k)
             for labels in itertools.product(range(k), repeat=len(points))
         )
         model = BregmanKMeans(
             k, distortion=CASES[name], n_init=60, init="random", random_state=0, tol=0.0
         ).fit(points)
-        assert least == pytest.approx(model.objective_, rel=1e-7, abs=1e-9)
-        assert least == pytest.approx(loss(name, points, model.labels_, k), rel=1e-7, abs=1e-9)
+        assert optimum == pytest.approx(model.objective_, rel=1e-7, abs=1e-9)
+        assert optimum == pytest.approx(loss(name, points, model.labels_, k), rel=1e-7, abs=1e-9)
 
 
 def spherical_reference(points: Floats, start: Floats) -> npt.NDArray[np.int64]:
@@ -124,10 +124,10 @@ def spherical_reference(points: Floats, start: Floats) -> npt.NDArray[np.int64]:
     centres = start / np.linalg.norm(start, axis=1, keepdims=True)
     labels = np.full(len(points), -1)
     while True:
-        found = (unit @ centres.T).argmax(axis=1)
-        if (found == labels).all():
+        nearest = (unit @ centres.T).argmax(axis=1)
+        if (nearest == labels).all():
             return labels
-        labels = found
+        labels = nearest
         for h in np.unique(labels):
             total = unit[labels == h].sum(axis=0)
             centres[h] = total / np.linalg.norm(total)
@@ -178,10 +178,10 @@ def test_empty_clusters(kind: Any) -> None:
     start = np.array([[1.0], [2.0], [500.0]])
     moved = kind(3, init=start).fit(points)
     assert 3 == len(np.unique(moved.labels_))
-    kept = kind(3, init=start, empty_clusters="keep").fit(points)
-    assert [500.0] == kept.cluster_centers_[2].tolist()
-    assert {0, 1} == set(kept.labels_.tolist())
-    assert moved.objective_ < kept.objective_
+    unmoved = kind(3, init=start, empty_clusters="keep").fit(points)
+    assert [500.0] == unmoved.cluster_centers_[2].tolist()
+    assert {0, 1} == set(unmoved.labels_.tolist())
+    assert moved.objective_ < unmoved.objective_
 
 
 def test_starts_settings_and_prediction() -> None:

@@ -36,14 +36,14 @@ IRIS_OPTIMUM = 78.85144
 
 def test_the_published_optimum_of_iris_is_proved() -> None:
     model = KMeans(3, n_init=1, init="random", random_state=1).fit(IRIS)
-    found = certify(model, IRIS)
-    assert found.best_objective == pytest.approx(IRIS_OPTIMUM, abs=5e-6)
-    assert IRIS_OPTIMUM * (1 - 1e-4) <= found.lower_bound <= IRIS_OPTIMUM + 5e-6
-    assert model.certificate_ is found and found.method == "branch and bound"
+    proof = certify(model, IRIS)
+    assert proof.best_objective == pytest.approx(IRIS_OPTIMUM, abs=5e-6)
+    assert IRIS_OPTIMUM * (1 - 1e-4) <= proof.lower_bound <= IRIS_OPTIMUM + 5e-6
+    assert model.certificate_ is proof and proof.method == "branch and bound"
     ours = PCKMeans(3, random_state=0).fit(IRIS)
     assert certify(ours, IRIS).proved and repr(ours).endswith("random_state=0)  # gap 0.00%")
     assert not hasattr(ours.fit(IRIS), "certificate_")
-    bounds = [step.lower_bound for step in found.history]
+    bounds = [step.lower_bound for step in proof.history]
     assert bounds == sorted(bounds)
 
 
@@ -57,19 +57,19 @@ def test_the_objective_is_that_of_the_estimator(penalty: str) -> None:
     pairs = pairs.restrict(np.arange(0, 150, 3), renumber=True)
     model = HMRFKMeans(3, penalty=penalty, random_state=0)
     model.fit(X, **pairs.fit_params(), sample_weight=weight)
-    found = certify(model, X, sample_weight=weight, max_nodes=1)
-    assert found.objective == pytest.approx(model.objective_, rel=1e-9)
-    assert found.lower_bound <= found.best_objective <= found.objective
-    assert found.best_labels.shape == (50,)
+    proof = certify(model, X, sample_weight=weight, max_nodes=1)
+    assert proof.objective == pytest.approx(model.objective_, rel=1e-9)
+    assert proof.lower_bound <= proof.best_objective <= proof.objective
+    assert proof.best_labels.shape == (50,)
 
 
 def test_groups_bound_large_data() -> None:
     X, truth = make_blobs(1200, 4, centers=4, cluster_std=1.0, random_state=0)
     model = KMeans(4, n_init=3, random_state=0).fit(X)
-    found = certify(model, X, time_limit=600)
-    assert found.method == "groups"
-    assert found.lower_bound <= found.best_objective <= found.objective
-    assert found.gap < 0.02
+    proof = certify(model, X, time_limit=600)
+    assert proof.method == "groups"
+    assert proof.lower_bound <= proof.best_objective <= proof.objective
+    assert proof.gap < 0.02
     problem = partition_problem(X, 4, *(np.zeros((0, 2), dtype=np.int64), np.zeros(0)) * 2)
     group = anticlusters(problem, truth, 6, np.random.default_rng(0))
     assert np.bincount(group).tolist() == [200] * 6
@@ -83,16 +83,16 @@ def test_groups_bound_large_data() -> None:
 
 
 def test_a_time_limit_leaves_a_valid_bound() -> None:
-    found = certify(KMeans(3, n_init=1, random_state=0).fit(IRIS), IRIS, time_limit=0.0)
-    assert 0.0 < found.lower_bound <= IRIS_OPTIMUM and found.nodes == 1
+    proof = certify(KMeans(3, n_init=1, random_state=0).fit(IRIS), IRIS, time_limit=0.0)
+    assert 0.0 < proof.lower_bound <= IRIS_OPTIMUM and proof.nodes == 1
 
 
 def test_violated_hard_pairs_have_no_objective() -> None:
     points = [[0.0], [0.1], [5.0]]
     with pytest.warns(UserWarning):
         model = COPKMeans(2, random_state=0).fit(points, cannot_link=[(0, 1), (1, 2), (0, 2)])
-    found = certify(model, points, max_nodes=3)
-    assert found.objective == math.inf and not found.proved
+    proof = certify(model, points, max_nodes=3)
+    assert proof.objective == math.inf and not proof.proved
 
 
 def test_refusals() -> None:
@@ -161,10 +161,10 @@ def test_a_search_is_never_worse_than_cold_e_steps() -> None:
 
 
 def test_known_labels_keep_their_numbers_in_the_search() -> None:
-    known = np.full(150, -1)
-    known[[0, 60, 120]] = [2, 0, 1]
-    model = PCKMeans(3, random_state=0).fit(IRIS, partial_labels=known)
-    better = improve(model, IRIS, partial_labels=known)
+    partial_labels = np.full(150, -1)
+    partial_labels[[0, 60, 120]] = [2, 0, 1]
+    model = PCKMeans(3, random_state=0).fit(IRIS, partial_labels=partial_labels)
+    better = improve(model, IRIS, partial_labels=partial_labels)
     assert better.labels_[[0, 60, 120]].tolist() == [2, 0, 1]
 
 

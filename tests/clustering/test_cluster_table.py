@@ -44,10 +44,10 @@ def test_a_report_has_what_the_command_shows(undrawn: None) -> None:
     assert result.exit_code == 0, result.output
     assert result.stdout == report.labels.to_csv(index=False, lineterminator="\n")
     result = CliRunner().invoke(main, [*command, "--json", "--quiet"])
-    found = json.loads(result.stdout)
+    output = json.loads(result.stdout)
     summary = report.summary()
-    assert {name: found[name] for name in summary} == summary
-    assert found["violated"] == report.violated.to_dict("records")
+    assert {name: output[name] for name in summary} == summary
+    assert output["violated"] == report.violated.to_dict("records")
     assert summary["violated_pairs"] == len(report.violated) > 0
     assert report.sentences()[0].startswith(summary["candidate"])
     page = report.write_page("page", certify=0)

@@ -48,7 +48,7 @@ def test_constraints_hold_or_the_status_is_a_failure(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.fit(points, must_link=must, cannot_link=cannot)
-    unmet = [each for each in caught if each.category is ConstraintsNotMetWarning]
+    unmet = [warning for warning in caught if warning.category is ConstraintsNotMetWarning]
     assert model.feasible_ == (not unmet)
     assert model.feasible_ == satisfied(model.labels_, must, cannot)
     assert model.feasible_ == (model.status_ in ("converged", "limit", "cycle", "blocked"))
@@ -65,8 +65,8 @@ def test_constraints_hold_or_the_status_is_a_failure(
         assert 10 == model.n_failures_
     # Must-links are kept even in failed starts.
     assert 0 == wrong.must_link
-    own = model.transform(points)[np.arange(len(points)), model.labels_]
-    assert (own**2).sum() == pytest.approx(model.objective_)
+    distances = model.transform(points)[np.arange(len(points)), model.labels_]
+    assert (distances**2).sum() == pytest.approx(model.objective_)
     for h in np.unique(model.labels_):
         mean = points[model.labels_ == h].mean(axis=0)
         np.testing.assert_allclose(model.cluster_centers_[h], mean, atol=1e-9)
@@ -107,7 +107,7 @@ def test_the_printed_algorithm() -> None:
         truth = rng.integers(k, size=n)
         closed = Constraints.sample(truth, 9, rng).close()
         start = points[:k]
-        outcome, least = wagstaff(points, closed.must_link, closed.cannot_link, start)
+        outcome, objective = wagstaff(points, closed.must_link, closed.cannot_link, start)
         model = COPKMeans(
             k,
             init=start,
@@ -123,7 +123,7 @@ def test_the_printed_algorithm() -> None:
         assert outcome == model.status_
         assert model.converged_ == (outcome == "converged")
         if outcome != "failed":
-            assert least == pytest.approx(model.objective_)
+            assert objective == pytest.approx(model.objective_)
         outcomes[outcome] += 1
     assert min(outcomes.values()) >= 2, outcomes
 
@@ -207,11 +207,11 @@ def test_a_later_sweep_that_fails_tries_other_orders() -> None:
     """If drawn once a start, one order in three fails after one sweep, far from convergence."""
     points = np.array([[0.0], [4.0], [-1.0], [-1.0], [-1.0], [4.5]])
     pairs = {"cannot_link": [(0, 5), (1, 5)]}
-    found = [
+    models = [
         COPKMeans(2, init=[[0.0], [10.0]], random_state=seed).fit(points, **pairs)
         for seed in range(20)
     ]
-    assert {"converged"} == {model.status_ for model in found}
+    assert {"converged"} == {model.status_ for model in models}
     # The labels of the earlier sweep are kept.
     impatient = [
         COPKMeans(2, init=[[0.0], [10.0]], max_failures=1, random_state=seed) for seed in range(20)

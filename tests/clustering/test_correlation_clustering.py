@@ -22,22 +22,22 @@ def violated(labels, must, cannot, ml, cl):
     return float((ml * ~same[tuple(must.T)]).sum() + (cl * same[tuple(cannot.T)]).sum())
 
 
-@pytest.mark.parametrize("most", [None, 2])
+@pytest.mark.parametrize("max_clusters", [None, 2])
 @pytest.mark.parametrize("seed", range(5))
-def test_violated_weight_is_the_least_of_all_partitions(seed, most):
+def test_violated_weight_is_the_least_of_all_partitions(seed, max_clusters):
     rng = np.random.default_rng(seed)
     pairs = np.array(list(itertools.combinations(range(7), 2)))
     wants = rng.random(len(pairs)) < 0.5
     must, cannot = pairs[wants], pairs[~wants]
     ml, cl = rng.exponential(size=len(must)), rng.exponential(size=len(cannot))
-    model = CorrelationClustering(max_clusters=most, random_state=0).fit(
+    model = CorrelationClustering(max_clusters=max_clusters, random_state=0).fit(
         np.zeros((7, 1)), must_link=must, cannot_link=cannot, ml_weight=ml, cl_weight=cl
     )
-    best = min(violated(x, must, cannot, ml, cl) for x in partitions(7, most or 7))
+    best = min(violated(x, must, cannot, ml, cl) for x in partitions(7, max_clusters or 7))
     assert model.objective_ == pytest.approx(best)
     assert model.objective_ == pytest.approx(violated(model.labels_, must, cannot, ml, cl))
     assert model.lower_bound_ <= best + 1e-9
-    assert model.n_clusters_ == np.unique(model.labels_).size <= (most or 7)
+    assert model.n_clusters_ == np.unique(model.labels_).size <= (max_clusters or 7)
     assert model.violations_.weight == model.objective_
 
 
@@ -45,12 +45,12 @@ def test_seeds_repeat():
     """The pairs leave several partitions of which the seed decides."""
     pairs = np.array(list(itertools.combinations(range(40), 2)))
     must = np.random.default_rng(0).random(len(pairs)) < 0.5
-    found = {0: set(), 1: set()}
+    labellings = {0: set(), 1: set()}
     for seed in (0, 1, 0):
         model = CorrelationClustering(max_clusters=3, anneals=1, random_state=seed)
         model.fit(np.zeros((40, 1)), must_link=pairs[must], cannot_link=pairs[~must])
-        found[seed].add(tuple(model.labels_))
-    assert len(found[0]) == 1 and found[0] != found[1]
+        labellings[seed].add(tuple(model.labels_))
+    assert len(labellings[0]) == 1 and labellings[0] != labellings[1]
 
 
 def test_clusters_come_back_from_votes_of_which_a_fifth_is_wrong():
@@ -89,16 +89,16 @@ def test_check_estimator_passes_but_for_clusters_of_the_data():
 
 
 @pytest.mark.parametrize(
-    ("settings", "given", "message"),
+    ("settings", "arguments", "message"),
     [
         ({"max_clusters": 0}, {}, "max_clusters"),
         ({}, {"must_link": [(0, 9)]}, "9"),
         ({}, {"must_link": [(0, 1)], "ml_weight": -1.0}, "ml_weight"),
     ],
 )
-def test_bad_input_is_refused(settings, given, message):
+def test_bad_input_is_refused(settings, arguments, message):
     with pytest.raises(ValueError, match=message):
-        CorrelationClustering(**settings).fit(FOUR, **given)
+        CorrelationClustering(**settings).fit(FOUR, **arguments)
 
 
 def test_a_point_without_pairs_is_alone():
@@ -109,7 +109,7 @@ def test_a_point_without_pairs_is_alone():
 # ---------------------------------------------------------------------- hard pairs
 
 
-def kept(labels, must, cannot, ml, cl):
+def keeps_hard_pairs(labels, must, cannot, ml, cl):
     """Whether labels keep all pairs of infinite weight."""
     same = np.equal.outer(labels, labels)
     return same[tuple(must[np.isinf(ml)].T)].all() and not same[tuple(cannot[np.isinf(cl)].T)].any()
@@ -119,9 +119,9 @@ def finite(weights):
     return np.where(np.isinf(weights), 0.0, weights)
 
 
-@pytest.mark.parametrize("most", [None, 3])
+@pytest.mark.parametrize("max_clusters", [None, 3])
 @pytest.mark.parametrize("seed", range(12))
-def test_hard_pairs_hold_and_the_rest_is_the_least_of_all_partitions(seed, most):
+def test_hard_pairs_hold_and_the_rest_is_the_least_of_all_partitions(seed, max_clusters):
     rng = np.random.default_rng(seed)
     pairs = np.array(list(itertools.combinations(range(7), 2)))
     wants = rng.random(len(pairs)) < 0.5
@@ -131,14 +131,16 @@ def test_hard_pairs_hold_and_the_rest_is_the_least_of_all_partitions(seed, most)
     cl[rng.random(len(cannot)) < 0.15] = np.inf
     arguments = {"must_link": must, "cannot_link": cannot, "ml_weight": ml, "cl_weight": cl}
     weights = finite(ml), finite(cl)
-    allowed = [x for x in partitions(7, most or 7) if kept(x, must, cannot, ml, cl)]
-    model = CorrelationClustering(max_clusters=most, random_state=0)
+    allowed = [
+        x for x in partitions(7, max_clusters or 7) if keeps_hard_pairs(x, must, cannot, ml, cl)
+    ]
+    model = CorrelationClustering(max_clusters=max_clusters, random_state=0)
     if not allowed:
         with pytest.raises(InfeasibleConstraintsError, match="no labelling satisfies"):
             model.fit(np.zeros((7, 1)), **arguments)
         return
     model.fit(np.zeros((7, 1)), **arguments)
-    assert kept(model.labels_, must, cannot, ml, cl)
+    assert keeps_hard_pairs(model.labels_, must, cannot, ml, cl)
     best = min(violated(x, must, cannot, *weights) for x in allowed)
     assert model.objective_ == pytest.approx(best)
     assert model.lower_bound_ <= best + 1e-9

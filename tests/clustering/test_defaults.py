@@ -90,11 +90,11 @@ def test_digits_lose_nothing_to_pairs(kind, n_pairs, loss, wrong):
 
 def test_bandwidth_has_the_scale_of_the_data():
     points = SETS["wine"].features
-    found = [KernelHMRFKMeans(3, random_state=0).fit(scale * points) for scale in (1.0, 1e3)]
-    assert found[0].gamma_ == pytest.approx(1e6 * found[1].gamma_)
-    np.testing.assert_array_equal(found[0].labels_, found[1].labels_)
+    models = [KernelHMRFKMeans(3, random_state=0).fit(scale * points) for scale in (1.0, 1e3)]
+    assert models[0].gamma_ == pytest.approx(1e6 * models[1].gamma_)
+    np.testing.assert_array_equal(models[0].labels_, models[1].labels_)
     median = np.median(pdist(points, "sqeuclidean"))
-    assert found[0].gamma_ == pytest.approx(0.25 / median)
+    assert models[0].gamma_ == pytest.approx(0.25 / median)
 
 
 def test_pairs_that_pckmeans_violates_are_left_out_by_default():
@@ -103,8 +103,8 @@ def test_pairs_that_pckmeans_violates_are_left_out_by_default():
     for kind in (LCVQE, MetricKMeans):
         fitted = kind(2, random_state=0).fit(points, must_link=[wrong, right])
         supervision = fitted.constraints_
-        kept = supervision.must_link[supervision.ml_weights > 0].tolist()
-        assert kept == [list(right)]
+        remaining = supervision.must_link[supervision.ml_weights > 0].tolist()
+        assert remaining == [list(right)]
         all_pairs = kind(2, random_state=0).fit(points, must_link=[wrong, right], ml_weight=1.0)
         assert len(all_pairs.constraints_.must_link) == 2
 
@@ -155,10 +155,11 @@ def test_starts_by_default():
         single = PCKMeans(4, init=init, random_state=0).fit(points, **supervision)
         assert best.objective_ <= single.objective_
     # Labels of all clusters leave nothing to draw.
-    known = np.full(len(points), -1)
-    known[:4] = range(4)
+    partial_labels = np.full(len(points), -1)
+    partial_labels[:4] = range(4)
     one, ten = (
-        PCKMeans(4, n_init=n, random_state=0).fit(points, partial_labels=known) for n in (1, "auto")
+        PCKMeans(4, n_init=n, random_state=0).fit(points, partial_labels=partial_labels)
+        for n in (1, "auto")
     )
     np.testing.assert_array_equal(one.labels_, ten.labels_)
     for wrong in ("many", 0):

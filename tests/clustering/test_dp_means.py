@@ -28,14 +28,14 @@ def objective(
     points: np.ndarray, labels: np.ndarray, price: float, xi: float, constraints: Constraints
 ) -> float:
     """Return the objective at the means, from its definition."""
-    own = sum(
+    point_costs = sum(
         float(((points[labels == h] - points[labels == h].mean(axis=0)) ** 2).sum())
         for h in np.unique(labels)
     )
     ml, cl = constraints.must_link, constraints.cannot_link
     broken = (labels[ml[:, 0]] != labels[ml[:, 1]]).sum()
     joined = (labels[cl[:, 0]] == labels[cl[:, 1]]).sum()
-    return own + price * len(np.unique(labels)) + xi * float(broken + joined)
+    return point_costs + price * len(np.unique(labels)) + xi * float(broken + joined)
 
 
 def printed(
@@ -65,9 +65,9 @@ def printed(
                 labels[i] = len(means) - 1
             else:
                 labels[i] = int(np.argmin(costs))
-        kept = sorted(set(labels))
-        labels = [kept.index(h) for h in labels]
-        means = [points[np.array(labels) == h].mean(axis=0) for h in range(len(kept))]
+        numbers = sorted(set(labels))
+        labels = [numbers.index(h) for h in labels]
+        means = [points[np.array(labels) == h].mean(axis=0) for h in range(len(numbers))]
     return np.array(labels)
 
 
@@ -84,23 +84,23 @@ def test_sweeps_follow_the_paper(seed, xi):
         np.testing.assert_array_equal(model.labels_, expected)
 
 
-def passed_over(monkeypatch, model: RDPMeans, points: np.ndarray, **given: Any) -> int:
+def skipped_points(monkeypatch, model: RDPMeans, points: np.ndarray, **arguments: Any) -> int:
     """Check that visiting every point in each sweep changes nothing; return the number of skips."""
     every, count = dp_means.assign, 0
 
-    def look_at_all(*arguments: Any) -> int:
+    def look_at_all(*call_arguments: Any) -> int:
         nonlocal count
-        stale, order, at = arguments[9:12]
+        stale, order, at = call_arguments[9:12]
         count += int((stale[order[at:]] == 0).sum())
         stale[:] = 1
-        return every(*arguments)
+        return every(*call_arguments)
 
-    some = clone(model).fit(points, **given)
+    partial = clone(model).fit(points, **arguments)
     with monkeypatch.context() as patch:
         patch.setattr(dp_means, "assign", look_at_all)
-        whole = clone(model).fit(points, **given)
-    np.testing.assert_array_equal(some.labels_, whole.labels_)
-    values = [[line.objective for line in fitted.history_] for fitted in (some, whole)]
+        whole = clone(model).fit(points, **arguments)
+    np.testing.assert_array_equal(partial.labels_, whole.labels_)
+    values = [[line.objective for line in fitted.history_] for fitted in (partial, whole)]
     assert values[0] == values[1]
     return count
 
@@ -123,12 +123,12 @@ def test_skipped_points_would_have_kept_their_cluster(settings, monkeypatch):
         groups = rng.integers(16, size=200)
         points = rng.normal(size=(200, 2)) + 4.0 * np.stack(np.divmod(groups, 4), axis=1)
         constraints = Constraints.sample(groups // 2, 150, rng).flip(0.2, rng)
-        known = np.full(200, -1)
-        known[:4] = [0, 1, 1, 0]
+        partial_labels = np.full(200, -1)
+        partial_labels[:4] = [0, 1, 1, 0]
         model = RDPMeans(**{"cluster_cost": 12.0, **settings}, random_state=seed)
-        for partial in (None, known):
-            given = constraints.fit_params() | {"partial_labels": partial}
-            count += passed_over(monkeypatch, model, points, **given)
+        for partial in (None, partial_labels):
+            arguments = constraints.fit_params() | {"partial_labels": partial}
+            count += skipped_points(monkeypatch, model, points, **arguments)
     assert count > 200
 
 
@@ -136,7 +136,7 @@ def test_skipped_points_would_have_kept_their_cluster(settings, monkeypatch):
 def test_point_may_open_a_cluster_after_one_has_closed(seed, monkeypatch):
     points, constraints = drawn(seed, n=16, pairs=20)
     model = RDPMeans(cluster_cost=0.5, xi=0.5, max_clusters=6, random_state=seed)
-    passed_over(monkeypatch, model, points, **constraints.fit_params())
+    skipped_points(monkeypatch, model, points, **constraints.fit_params())
 
 
 def test_must_link_partner_is_followed_in_the_same_sweep():

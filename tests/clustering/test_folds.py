@@ -110,29 +110,29 @@ DATA: dict[str, Any] = {
 def test_folds_of_the_installed_scikit_learn_are_read(way: str, data: Any) -> None:
     call, n_fits = WAYS[way]
     call(data)
-    in_folds = [each for each in Spy.calls if n_rows(each.X) < len(X)]
-    assert sum(each.method == "fit" for each in in_folds) == n_fits
-    for each in in_folds:
-        fold, split, _ = each.origin
-        about = f"{each.method} of {way} in scikit-learn {sklearn.__version__}"
+    in_folds = [record for record in Spy.calls if n_rows(record.X) < len(X)]
+    assert sum(record.method == "fit" for record in in_folds) == n_fits
+    for record in in_folds:
+        fold, split, _ = record.origin
+        about = f"{record.method} of {way} in scikit-learn {sklearn.__version__}"
         assert fold is not None and split is not None, about
         assert fold.X is data, about
-        np.testing.assert_array_equal(np.asarray(data)[fold.rows], np.asarray(each.X), about)
+        np.testing.assert_array_equal(np.asarray(data)[fold.rows], np.asarray(record.X), about)
     # The fit to all data, after a search, is in no fold.
-    whole = [each for each in Spy.calls if n_rows(each.X) == len(X)]
+    whole = [record for record in Spy.calls if n_rows(record.X) == len(X)]
     assert len(whole) == way.endswith("SearchCV")
-    assert all(part is None for each in whole for part in each.origin)
-    assert way == "cross_val_predict" or any(each.method == "score" for each in in_folds)
+    assert all(part is None for record in whole for part in record.origin)
+    assert way == "cross_val_predict" or any(record.method == "score" for record in in_folds)
 
 
 def test_fits_of_a_permutation_test_are_read() -> None:
     y = np.arange(len(X)) % 2
     permutation_test_score(Spy(), X, y, cv=CV, n_permutations=1, params={"pairs": PAIRS})
-    fits = [each for each in Spy.calls if each.method == "fit"]
+    fits = [record for record in Spy.calls if record.method == "fit"]
     assert len(fits) == 6
-    for each in fits:
-        assert each.origin.fold is not None
-        np.testing.assert_array_equal(X[each.origin.fold.rows], each.X)
+    for record in fits:
+        assert record.origin.fold is not None
+        np.testing.assert_array_equal(X[record.origin.fold.rows], record.X)
 
 
 def test_masks_and_inner_searches_are_read() -> None:
@@ -142,9 +142,9 @@ def test_masks_and_inner_searches_are_read() -> None:
     for cv in (halves, masks):
         cross_validate(inner, X, cv=cv, params={"pairs": PAIRS}, error_score="raise")
     assert len(Spy.calls) > 10
-    for each in Spy.calls:
-        assert each.origin.fold is not None and each.origin.fold.X is X
-        np.testing.assert_array_equal(X[each.origin.fold.rows], each.X)
+    for record in Spy.calls:
+        assert record.origin.fold is not None and record.origin.fold.X is X
+        np.testing.assert_array_equal(X[record.origin.fold.rows], record.X)
 
 
 def test_data_frames_of_pipelines_are_read() -> None:
@@ -152,10 +152,10 @@ def test_data_frames_of_pipelines_are_read() -> None:
     model = make_pipeline(StandardScaler(), make_pipeline(StandardScaler(), Spy()))
     model.fit(frame, pairs=PAIRS)
     model.score(frame, pairs=PAIRS)
-    assert [each.method for each in Spy.calls] == ["fit", "score"]
-    for each in Spy.calls:
-        assert each.origin.fold is None and each.origin.split is None
-        assert each.origin.piped is frame, f"scikit-learn {sklearn.__version__}"
+    assert [record.method for record in Spy.calls] == ["fit", "score"]
+    for record in Spy.calls:
+        assert record.origin.fold is None and record.origin.split is None
+        assert record.origin.piped is frame, f"scikit-learn {sklearn.__version__}"
     make_pipeline(StandardScaler(), Spy()).fit(X, pairs=PAIRS)
     assert Spy.calls[-1].origin.piped is None
 
@@ -163,7 +163,7 @@ def test_data_frames_of_pipelines_are_read() -> None:
 @pytest.mark.parametrize("name", ["X", "train", "test"])
 def test_renamed_variables_are_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the variables, pairs would mean other rows in silence."""
-    renamed = [f"{each}_" if each == name else each for each in folds._SPLIT]
+    renamed = [f"{variable}_" if variable == name else variable for variable in folds._SPLIT]
     monkeypatch.setattr(folds, "_SPLIT", tuple(renamed))
     expected = re.escape(
         f"rows that cross-validation passes cannot be read from scikit-learn {sklearn.__version__}"
@@ -177,10 +177,10 @@ def test_renamed_variables_are_refused(name: str, monkeypatch: pytest.MonkeyPatc
 
 def test_one_module_of_the_room_reads_frames() -> None:
     room = Path(inference_lab.__file__).parent
-    found = [
+    readers = [
         path.name
         for folder in ("clustering", "constraints")
         for path in sorted((room / folder).rglob("*.py"))
         if re.search(r"_getframe|f_locals|currentframe", path.read_text(encoding="utf-8"))
     ]
-    assert found == ["folds.py"]
+    assert readers == ["folds.py"]

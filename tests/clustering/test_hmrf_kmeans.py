@@ -27,7 +27,7 @@ from inference_lab.distortions.metric_learning import Penalised, gradient
 from inference_lab.solvers.icm import ICM
 
 
-def some(seed, n=14, d=3, k=3, pairs=12):
+def random_problem(seed, n=14, d=3, k=3, pairs=12):
     rng = np.random.default_rng(seed)
     points = rng.normal(size=(n, d)) + 2.0 * rng.integers(k, size=(n, 1))
     drawn = Constraints.sample(rng.integers(k, size=n), pairs, rng)
@@ -65,7 +65,7 @@ def slow_objective(model, labels):
     learner=st.sampled_from([None, ClosedForm(), ClosedForm("full")]),
 )
 def test_objective_and_energy_follow_the_definition(seed, penalty, learner):
-    points, pairs, rng = some(seed, n=4, pairs=5)
+    points, pairs, rng = random_problem(seed, n=4, pairs=5)
     model = HMRF(
         points,
         by_pairs(pairs),
@@ -84,11 +84,11 @@ def test_objective_and_energy_follow_the_definition(seed, penalty, learner):
         assert model.objective(x) == pytest.approx(value, rel=1e-9, abs=1e-9)
         best = min(best, value)
     # The E-step on the graph of coupled points finds the least objective of all labellings.
-    found = LabelStep("brute-force", rng)(model, None).assignment
-    assert model.objective(found) == pytest.approx(best, rel=1e-9, abs=1e-9)
+    optimum = LabelStep("brute-force", rng)(model, None).assignment
+    assert model.objective(optimum) == pytest.approx(best, rel=1e-9, abs=1e-9)
 
 
-def falls(model, points, pairs):
+def assert_descent(model, points, pairs):
     """Fit, and check that the objective never rises."""
     model.fit(points, **pairs.fit_params())
     values = np.array([line.objective for line in model.history_])
@@ -104,10 +104,12 @@ def falls(model, points, pairs):
     scale=st.sampled_from([0.1, 1.0, 30.0]),
 )
 def test_the_objective_never_rises(seed, penalty, metric, e_step, scale):
-    points, pairs, _ = some(seed, n=30, pairs=25)
+    points, pairs, _ = random_problem(seed, n=30, pairs=25)
     learnt = {"metric": metric, "e_step": e_step}
     model = HMRFKMeans(3, penalty=penalty, random_state=seed, max_iter=15, **learnt)
-    falls(model, points, pairs.with_weights(scale * pairs.ml_weights, scale * pairs.cl_weights))
+    assert_descent(
+        model, points, pairs.with_weights(scale * pairs.ml_weights, scale * pairs.cl_weights)
+    )
 
 
 @pytest.mark.parametrize("distortion", ["cosine", IDivergence(0.0)])
@@ -120,7 +122,7 @@ def test_the_objective_never_rises_with_other_distortions(distortion, penalty, s
     points = rng.gamma(1.0, size=(20, 4)) + 0.05
     pairs = Constraints.sample(rng.integers(3, size=20), 20, rng)
     costs = {"distortion": distortion, "penalty": penalty, "metric": "gradient"}
-    falls(HMRFKMeans(3, random_state=seed, max_iter=8, **costs), points, pairs)
+    assert_descent(HMRFKMeans(3, random_state=seed, max_iter=8, **costs), points, pairs)
 
 
 def state_of(points, labels, mu, pairs, extent=None):
@@ -187,13 +189,13 @@ def test_the_closed_form_is_the_minimiser_for_fixed_references(shape):
         return total + state.cl_weights.sum() * (v @ full @ v)
 
     learner = ClosedForm(shape, ridge=1e-12)
-    found = learner.improve(SquaredEuclidean(), state, np.inf, lambda m: 0.0)
-    best = value(found.weights)
+    learned = learner.improve(SquaredEuclidean(), state, np.inf, lambda m: 0.0)
+    best = value(learned.weights)
     for _ in range(200):
         if shape == "diagonal":
-            other = found.weights * np.exp(rng.normal(scale=0.1, size=3))
+            other = learned.weights * np.exp(rng.normal(scale=0.1, size=3))
         else:
-            root = np.linalg.cholesky(found.weights) + rng.normal(scale=0.02, size=(3, 3))
+            root = np.linalg.cholesky(learned.weights) + rng.normal(scale=0.02, size=(3, 3))
             other = root @ root.T
         assert value(other) >= best - 1e-9 * abs(best)
 

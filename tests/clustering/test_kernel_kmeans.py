@@ -32,8 +32,8 @@ def definition(s: Floats, c: Constraints, labels: Ints, k: int, weights: Floats)
     sizes = [float(weights[labels == h].sum()) for h in range(k)]
     total = float(weights @ np.diag(s))
     for h in range(k):
-        some = weights * (labels == h)
-        total -= some @ s @ some / sizes[h]
+        members = weights * (labels == h)
+        total -= members @ s @ members / sizes[h]
     for pairs, values, sign in (
         (c.must_link, c.ml_weights, -1.0),
         (c.cannot_link, c.cl_weights, 1.0),
@@ -107,13 +107,13 @@ def test_many_starts_reach_the_least_objective() -> None:
         s = rng.random((8, 8)) * (rng.random((8, 8)) < 0.6)
         s = s + s.T
         c = Constraints([(0, 1), (2, 3)], [(1, 2), (4, 5)], [1.0, 0.5], [2.0, 0.7], n_points=8)
-        least = min(
+        optimum = min(
             definition(s, c, np.array(labels), k, np.ones(8))
             for labels in itertools.product(range(k), repeat=8)
             if len(set(labels)) == k
         )
         model = KernelHMRFKMeans(k, kernel="precomputed", init="random", n_init=40, random_state=0)
-        assert least == pytest.approx(model.fit(s, **c.fit_params()).objective_, abs=1e-9)
+        assert optimum == pytest.approx(model.fit(s, **c.fit_params()).objective_, abs=1e-9)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5))
@@ -223,7 +223,9 @@ def test_kernels_by_name_callable_and_matrix_agree() -> None:
     c = c.with_weights(1.5, 1.5)
     named = KernelHMRFKMeans(3, kernel="rbf", gamma=0.3, **settings_).fit(points, **c.fit_params())
     matrix = rbf_kernel(points, gamma=0.3)
-    given_ = KernelHMRFKMeans(3, kernel="precomputed", **settings_).fit(matrix, **c.fit_params())
+    precomputed = KernelHMRFKMeans(3, kernel="precomputed", **settings_).fit(
+        matrix, **c.fit_params()
+    )
 
     def gauss(x: Floats, y: Floats, width: float) -> float:
         return float(np.exp(-width * ((x - y) ** 2).sum()))
@@ -231,7 +233,7 @@ def test_kernels_by_name_callable_and_matrix_agree() -> None:
     function = KernelHMRFKMeans(3, kernel=gauss, kernel_params={"width": 0.3}, **settings_).fit(
         points, **c.fit_params()
     )
-    assert named.labels_.tolist() == given_.labels_.tolist()
+    assert named.labels_.tolist() == precomputed.labels_.tolist()
     # Eigenvectors that differ by rounding may number the clusters otherwise.
     assert named.objective_ == pytest.approx(function.objective_)
     np.testing.assert_array_equal(
@@ -240,13 +242,13 @@ def test_kernels_by_name_callable_and_matrix_agree() -> None:
     )
     new = points[::7] + 0.1
     across = rbf_kernel(new, points, gamma=0.3)
-    assert named.predict(new).tolist() == given_.predict(across).tolist()
+    assert named.predict(new).tolist() == precomputed.predict(across).tolist()
     together = named.predict(new)[:, np.newaxis] == named.labels_
     np.testing.assert_array_equal(
         together, function.predict(new)[:, np.newaxis] == function.labels_
     )
     assert (named.transform(new) >= 0).all()
-    assert named.transform(new) ** 2 - given_.transform(across) == pytest.approx(1.0)
+    assert named.transform(new) ** 2 - precomputed.transform(across) == pytest.approx(1.0)
 
 
 def test_a_polynomial_kernel_is_its_features() -> None:

@@ -117,7 +117,7 @@ def test_arguments_reach_the_fit_of_the_sample():
     points, truth, pairs = drawn()
     names = [f"point {row}" for row in range(len(points))]
     frame = pd.DataFrame(points, index=names).rename(columns=str)
-    known = np.where(np.arange(len(points)) < 30, truth, -1)
+    partial_labels = np.where(np.arange(len(points)) < 30, truth, -1)
     weight = np.where(np.arange(len(points)) % 2, 1.0, 2.0)
 
     class Watched(PCKMeans):
@@ -134,7 +134,7 @@ def test_arguments_reach_the_fit_of_the_sample():
         pairs=pairs.to_frame(names),
         ml_weight=1.0,
         cl_weight="auto",
-        partial_labels=known,
+        partial_labels=partial_labels,
         sample_weight=weight,
     )
     arguments = model[-1].arguments_

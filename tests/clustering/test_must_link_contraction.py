@@ -60,9 +60,9 @@ def test_units_have_the_costs_of_their_points(drawn):
     merged = il.FactorGraph.from_terms(units.unary(unary), units.terms)
     assert merged.n_variables < 7
     for labels in map(np.array, itertools.product(range(2), repeat=7)):
-        own = labels[units.first]
-        if (own[units.of_point] == labels).all():
-            assert whole.energy(labels) == pytest.approx(merged.energy(own))
+        unit_labels = labels[units.first]
+        if (unit_labels[units.of_point] == labels).all():
+            assert whole.energy(labels) == pytest.approx(merged.energy(unit_labels))
         else:
             assert whole.energy(labels) == INF
 

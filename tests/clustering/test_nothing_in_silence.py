@@ -112,8 +112,8 @@ def test_dp_means_refuses_pairs() -> None:
     assert DPMeans(3, random_state=0).fit(X).n_clusters_ >= 2
 
 
-@pytest.mark.parametrize(("noise", "least"), [(0.0, 0.95), (0.1, 0.9), (0.2, 0.8)])
-def test_pairs_act_with_the_defaults_of_rdp_means(noise: float, least: float) -> None:
+@pytest.mark.parametrize(("noise", "limit"), [(0.0, 0.95), (0.1, 0.9), (0.2, 0.8)])
+def test_pairs_act_with_the_defaults_of_rdp_means(noise: float, limit: float) -> None:
     """Compare 700 pairs on iris, some of them wrong, with no pairs."""
     pairs = Constraints.sample(Y, 700, np.random.default_rng(0))
     rng = np.random.default_rng(1)
@@ -124,8 +124,8 @@ def test_pairs_act_with_the_defaults_of_rdp_means(noise: float, least: float) ->
         "cannot_link": np.concatenate([pairs.cannot_link[~swap_cl], pairs.must_link[swap_ml]]),
     }
     without = adjusted_rand_score(Y, DPMeans(3, random_state=0).fit(X).labels_)
-    found = adjusted_rand_score(Y, RDPMeans(3, random_state=0).fit(X, **supervision).labels_)
-    assert found > max(without, least)
+    agreement = adjusted_rand_score(Y, RDPMeans(3, random_state=0).fit(X, **supervision).labels_)
+    assert agreement > max(without, limit)
 
 
 # ---------------------------------------------------------------------- score

@@ -37,8 +37,8 @@ def test_pairs_outside_triangles_keep_the_prior():
 def supervision() -> dict:
     """Return pairs that get their weights from the data."""
     pairs = Constraints.sample(TRUTH, 40, np.random.default_rng(1))
-    found = pairs.fit_params()
-    return found | {"ml_weight": "auto", "cl_weight": "auto"}
+    arguments = pairs.fit_params()
+    return arguments | {"ml_weight": "auto", "cl_weight": "auto"}
 
 
 def test_weights_follow_the_scale_of_the_data():
@@ -60,13 +60,13 @@ def test_weights_follow_the_scale_of_the_data():
 
 def test_one_kind_may_have_a_number():
     points = np.random.default_rng(0).normal(size=(150, 2))
-    given = supervision() | {"cl_weight": 7.0}
-    found = PCKMeans(3, random_state=0).fit(points, **given).constraints_
-    assert found.cl_weight == 7.0 and found.ml_weight != 7.0
+    arguments = supervision() | {"cl_weight": 7.0}
+    constraints = PCKMeans(3, random_state=0).fit(points, **arguments).constraints_
+    assert constraints.cl_weight == 7.0 and constraints.ml_weight != 7.0
     with pytest.raises(ValueError, match="COPKMeans has no scale for ml_weight='auto'"):
-        COPKMeans(3).fit(points, **given)
+        COPKMeans(3).fit(points, **arguments)
     with pytest.raises(ValueError, match="cl_weight must be auto, got 'much'"):
-        PCKMeans(3).fit(points, **given | {"cl_weight": "much"})
+        PCKMeans(3).fit(points, **arguments | {"cl_weight": "much"})
 
 
 def clouds(scale: float = 1.0) -> np.ndarray:

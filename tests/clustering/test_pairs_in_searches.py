@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
-from clusterers import KINDS, made
+from clusterers import KINDS, estimator_of
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.datasets import load_iris
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, cross_validate
@@ -101,9 +101,9 @@ def test_cross_validation_takes_a_table_of_names(index: pd.Index, routing: bool)
     by_ids = PAIRS.fit_params(sample_ids=np.arange(150))
     expected = cross_validate(model, X, params=by_ids, **settings)
     for data, pairs in ((frame, PAIRS.to_frame(index)), (X, PAIRS.to_frame())):
-        found = cross_validate(model, data, params={"pairs": pairs}, **settings)
+        results = cross_validate(model, data, params={"pairs": pairs}, **settings)
         for name in ("test_score", "train_score"):
-            assert found[name] == pytest.approx(expected[name])
+            assert results[name] == pytest.approx(expected[name])
         plain = cross_val_score(model, data, params={"pairs": pairs}, cv=FOLDS)
         assert plain == pytest.approx(expected["test_score"])
 
@@ -115,8 +115,10 @@ def test_searches_within_cross_validation_take_tables(routing: bool) -> None:
     named = many.fit_params(sample_ids=np.arange(150))
     expected = cross_val_score(search(), X, params=named, cv=2, error_score="raise")
     for data, pairs in ((frame, many.to_frame(NAMES["number"])), (X, many.to_frame())):
-        found = cross_val_score(search(), data, params={"pairs": pairs}, cv=2, error_score="raise")
-        assert found == pytest.approx(expected)
+        fold_scores = cross_val_score(
+            search(), data, params={"pairs": pairs}, cv=2, error_score="raise"
+        )
+        assert fold_scores == pytest.approx(expected)
 
 
 def test_misspelt_names_are_errors_in_folds() -> None:
@@ -147,7 +149,7 @@ def test_iterators_would_be_empty_in_the_second_fold() -> None:
 def test_estimators_that_fit_others_take_pairs_in_folds(kind: Any, routing: bool) -> None:
     """The inner fit numbers the rows of the fold, which is no reason to refuse its pairs."""
     pairs = PAIRS.restrict(np.arange(0, 150, 2))
-    model = made(kind)
+    model = estimator_of(kind)
     grid = GridSearchCV(
         model, {"random_state": [0]}, cv=3, scoring="adjusted_rand_score", error_score="raise"
     )
@@ -261,16 +263,16 @@ def test_pipelines_that_drop_the_index_name_the_remedy(index: pd.Index, routing:
     labels = pandas.fit(frame, **arguments)[-1].labels_
     np.testing.assert_array_equal(labels, expected[-1].labels_)
     by_ids = {step_name("sample_ids", routing): SampleIds(index)}
-    found = scores(search(model, "pckmeans__").fit(frame, **arguments, **by_ids))
-    assert found == pytest.approx(scores(search(pandas, "pckmeans__").fit(frame, **arguments)))
+    by_name = scores(search(model, "pckmeans__").fit(frame, **arguments, **by_ids))
+    assert by_name == pytest.approx(scores(search(pandas, "pckmeans__").fit(frame, **arguments)))
 
 
 def test_pipelines_of_rows_without_names_take_row_numbers(routing: bool) -> None:
     model = make_pipeline(StandardScaler(), PCKMeans(3, random_state=0))
     arguments = {step_name("pairs", routing): PAIRS.to_frame()}
     for data in (X, pd.DataFrame(X)):
-        found = model.fit(data, **arguments)[-1].constraints_
-        assert found.must_link.tolist() == PAIRS.must_link.tolist()
+        constraints = model.fit(data, **arguments)[-1].constraints_
+        assert constraints.must_link.tolist() == PAIRS.must_link.tolist()
 
 
 def test_names_without_an_index_name_the_remedy() -> None:
@@ -305,7 +307,7 @@ def test_pairs_by_position_are_refused(kind: Any, pairs: Any, call: str) -> None
         expected = "RDPMeans does|fit"
     for method in ("fit", "fit_predict"):
         with pytest.raises(TypeError, match=expected):
-            getattr(made(kind), method)(X, pairs)
+            getattr(estimator_of(kind), method)(X, pairs)
 
 
 def test_pairs_by_position_are_refused_in_scores() -> None:
@@ -329,10 +331,10 @@ def faults(model: Any, data: Any = X, **pairs: Any) -> dict[Any, str]:
         warnings.simplefilter("always")
         model.fit(data, **pairs)
     kinds = (ContradictoryPairsWarning, RepeatedPairsWarning)
-    assert all(each.filename == __file__ for each in caught if each.category in kinds)
-    found = [each for each in caught if each.category in kinds]
-    assert len({each.category for each in found}) == len(found)
-    return {each.category: str(each.message) for each in found}
+    assert all(warning.filename == __file__ for warning in caught if warning.category in kinds)
+    warnings_of_pairs = [warning for warning in caught if warning.category in kinds]
+    assert len({warning.category for warning in warnings_of_pairs}) == len(warnings_of_pairs)
+    return {warning.category: str(warning.message) for warning in warnings_of_pairs}
 
 
 PAIRED: list[Any] = [
@@ -347,21 +349,21 @@ def test_contradictions_and_repetitions_are_reported(kind: Any) -> None:
     small = X[::5]
     chain = {"must_link": [(0, 1), (1, 2), (1, 0)], "cannot_link": [(0, 2), (0, 20)]}
     soft = {"ml_weight": 1.0, "cl_weight": 1.0}
-    found = faults(made(kind), small, **chain, **soft)
-    assert found[ContradictoryPairsWarning].startswith(
+    messages = faults(estimator_of(kind), small, **chain, **soft)
+    assert messages[ContradictoryPairsWarning].startswith(
         "contradictory pairs: must-links connect the points of 1 of 2 cannot-links, (0, 2)"
     )
-    assert found[RepeatedPairsWarning].startswith("repeated pairs: 1 of 5 are listed before")
+    assert messages[RepeatedPairsWarning].startswith("repeated pairs: 1 of 5 are listed before")
     right = {"must_link": [(0, 1), (1, 2)], "cannot_link": [(0, 20)]}
-    assert faults(made(kind), small, **right, **soft) == {}
+    assert faults(estimator_of(kind), small, **right, **soft) == {}
 
 
 def test_tables_report_contradictions_and_repetitions() -> None:
     pairs = Constraints([(0, 1), (1, 2)], [(0, 2)], n_points=150).to_frame()
     twice = pd.concat([pairs, pairs.iloc[:1].rename(columns={"i": "j", "j": "i"})])
-    found = faults(PCKMeans(3, random_state=0), pairs=twice)
-    assert set(found) == {ContradictoryPairsWarning, RepeatedPairsWarning}
-    assert "1 of 4" in found[RepeatedPairsWarning]
+    messages = faults(PCKMeans(3, random_state=0), pairs=twice)
+    assert set(messages) == {ContradictoryPairsWarning, RepeatedPairsWarning}
+    assert "1 of 4" in messages[RepeatedPairsWarning]
 
 
 def test_pairs_of_weight_zero_and_hard_ones_are_no_contradictions() -> None:
@@ -369,8 +371,8 @@ def test_pairs_of_weight_zero_and_hard_ones_are_no_contradictions() -> None:
     model = PCKMeans(3, random_state=0)
     assert faults(model, **chain, ml_weight=[1.0, 0.0], cl_weight=1.0) == {}
     assert faults(model, **chain, ml_weight=1.0, cl_weight=0.0) == {}
-    found = faults(model, **chain, ml_weight=np.inf, cl_weight=1.0)
-    assert set(found) == {ContradictoryPairsWarning}
+    messages = faults(model, **chain, ml_weight=np.inf, cl_weight=1.0)
+    assert set(messages) == {ContradictoryPairsWarning}
 
 
 def test_votes_of_correlation_clustering_are_no_contradictions() -> None:

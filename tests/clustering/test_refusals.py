@@ -143,7 +143,7 @@ def test_bad_data(kind: Any, settings: dict[str, Any], points: Any, message: str
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "message"),
+    ("arguments", "error", "message"),
     [
         ({"must_link": [(0, 0)]}, ValueError, "pairs a point with itself"),
         ({"cannot_link": [(0, 10)]}, ValueError, r"cannot_link\[0, 1\] = 10"),
@@ -170,13 +170,13 @@ def test_bad_data(kind: Any, settings: dict[str, Any], points: Any, message: str
 )
 @pytest.mark.parametrize("kind", [HMRFKMeans, COPKMeans, ConstrainedGaussianMixture, SeededKMeans])
 def test_bad_supervision(
-    kind: Any, given: dict[str, Any], error: type[Exception], message: str
+    kind: Any, arguments: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    if kind is SeededKMeans and not given.keys() <= {"partial_labels", "sample_weight"}:
+    if kind is SeededKMeans and not arguments.keys() <= {"partial_labels", "sample_weight"}:
         error, message = TypeError, "unexpected keyword argument"
     points = np.random.default_rng(0).random(size=(10, 2))
     with pytest.raises(error, match=message):
-        kind(2).fit(points, **given)
+        kind(2).fit(points, **arguments)
 
 
 @pytest.mark.parametrize(

@@ -35,9 +35,9 @@ def seeded_data(draw: st.DrawFn) -> tuple[Floats, Ints, int, int]:
     rng = np.random.default_rng(seed)
     n, k = draw(st.integers(6, 30)), draw(st.integers(1, 5))
     points = rng.normal(size=(n, 2)) * draw(st.sampled_from([1.0, 10.0]))
-    given_ = rng.integers(draw(st.integers(1, k)), size=n)
+    classes = rng.integers(draw(st.integers(1, k)), size=n)
     hidden = rng.random(n) < draw(st.sampled_from([0.0, 0.3, 0.8, 1.0]))
-    return points, np.where(hidden, -1, given_), k, seed % 1000
+    return points, np.where(hidden, -1, classes), k, seed % 1000
 
 
 @given(seeded_data(), st.sampled_from(["k-means++", "perturbed", "random"]), st.sampled_from(BOTH))
@@ -49,13 +49,13 @@ def test_descent_and_clamps(data: tuple[Floats, Ints, int, int], init: Any, kind
     assert all(b <= a + 1e-9 * max(1.0, values[0]) for a, b in itertools.pairwise(values))
     assert model.converged_
     assert cost(points, model.labels_) == pytest.approx(model.objective_, abs=1e-7)
-    held = seeds >= 0
-    free = np.ones(len(points), dtype=bool) if kind is SeededKMeans else ~held
+    labelled = seeds >= 0
+    free = np.ones(len(points), dtype=bool) if kind is SeededKMeans else ~labelled
     if kind is ConstrainedKMeans:
-        assert seeds[held].tolist() == model.labels_[held].tolist()
+        assert seeds[labelled].tolist() == model.labels_[labelled].tolist()
     costs = model.transform(points)
-    own = costs[np.arange(len(points)), model.labels_]
-    assert (own <= costs.min(axis=1) + 1e-9)[free].all()
+    point_costs = costs[np.arange(len(points)), model.labels_]
+    assert (point_costs <= costs.min(axis=1) + 1e-9)[free].all()
     used = np.unique(model.labels_)
     for h in used:
         np.testing.assert_allclose(
@@ -99,24 +99,24 @@ def test_brute_force_over_the_free_points() -> None:
         seeds = np.full(9, -1)
         seeds[:3] = rng.integers(2, size=3)
         free = np.flatnonzero(seeds < 0)
-        least = np.inf
+        optimum = np.inf
         for rest in itertools.product(range(k), repeat=len(free)):
             labels = seeds.copy()
             labels[free] = rest
-            least = min(least, cost(points, labels))
+            optimum = min(optimum, cost(points, labels))
         model = ConstrainedKMeans(k, init="random", n_init=80, random_state=0, tol=0.0)
-        found = model.fit(points, partial_labels=seeds).objective_
-        assert least <= found + 1e-9
+        objective = model.fit(points, partial_labels=seeds).objective_
+        assert optimum <= objective + 1e-9
         # All seeds fix the start of two clusters, so the optimum may be unreachable.
-        assert found <= 1.3 * least
+        assert objective <= 1.3 * optimum
 
 
 @pytest.mark.parametrize("kind", BOTH)
 def test_without_labels_it_is_k_means(kind: Any) -> None:
     points = np.random.default_rng(0).normal(size=(50, 2))
     plain = BregmanKMeans(4, random_state=7).fit(points)
-    for given_ in (None, np.full(50, -1)):
-        model = kind(4, random_state=7).fit(points, partial_labels=given_)
+    for partial_labels in (None, np.full(50, -1)):
+        model = kind(4, random_state=7).fit(points, partial_labels=partial_labels)
         assert plain.labels_.tolist() == model.labels_.tolist()
     with pytest.warns(UserWarning, match="y marks no point as unlabelled"):
         model = kind(4, random_state=7).fit(points, np.arange(50))
@@ -145,12 +145,12 @@ def test_a_clamped_point_is_no_new_centroid() -> None:
         model = ConstrainedKMeans(2, init="random", random_state=seed)
         model.fit(points, partial_labels=seeds)
         assert {0, 1} == set(model.labels_.tolist())
-    kept = [
+    label_rows = [
         ConstrainedKMeans(2, init="random", empty_clusters="keep", random_state=seed)
         .fit(points, partial_labels=seeds)
         .labels_
         for seed in range(20)
     ]
-    assert min(len(set(labels.tolist())) for labels in kept) == 1
+    assert min(len(set(labels.tolist())) for labels in label_rows) == 1
     everyone = ConstrainedKMeans(2, random_state=0).fit(points, partial_labels=np.zeros(5, int))
     assert [0] * 5 == everyone.labels_.tolist()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from clusterers import KINDS, made
+from clusterers import KINDS, estimator_of
 
 from inference_lab.clustering import MPCKMeans, PCKMeans, hmrf_kmeans, starts
 from inference_lab.clustering.hmrf import HMRF
@@ -23,7 +23,9 @@ def test_processes_that_share_starts_find_the_same(kind: Any) -> None:
     rng = np.random.default_rng(0)
     points = rng.normal(size=(60, 2)) + 3.0 * rng.integers(0, 2, size=(60, 1))
     one, two = (
-        made(kind, n_init=3, n_jobs=n, max_iter=5, random_state=1, cluster_cost=10.0).fit(points)
+        estimator_of(kind, n_init=3, n_jobs=n, max_iter=5, random_state=1, cluster_cost=10.0).fit(
+            points
+        )
         for n in (None, 2)
     )
     assert one.labels_.tolist() == two.labels_.tolist()
@@ -46,23 +48,23 @@ def test_many_points_are_seen_by_one_start(monkeypatch: Any, kind: Any) -> None:
     labels = rng.integers(4, size=2000)
     points = 50.0 * np.eye(4)[labels] + rng.normal(size=(2000, 4)) + 1000.0
     pairs = Constraints.sample(labels, 2000, rng).fit_params()
-    found = kind(4, random_state=0).fit(points, **pairs)
+    model = kind(4, random_state=0).fit(points, **pairs)
     assert max(seen[:10]) < 500
     assert seen[10:] == [2000]
     seen.clear()
     everyone = kind(4, random_state=0, n_init=10).fit(points, **pairs)
     assert seen == [2000] * 10
-    assert found.objective_ == pytest.approx(everyone.objective_)
+    assert model.objective_ == pytest.approx(everyone.objective_)
 
 
 def test_a_sample_keeps_pairs_and_known_labels() -> None:
     rng = np.random.default_rng(0)
     pairs = Constraints.sample(np.zeros(1000, dtype=int), 1000, rng)
-    known = np.full(1000, -1)
-    known[::100] = 2
-    supervision = Supervision(pairs, known, None)
+    partial_labels = np.full(1000, -1)
+    partial_labels[::100] = 2
+    supervision = Supervision(pairs, partial_labels, None)
     rows = supervision.sample(200, rng)
     assert 200 <= rows.size <= 210
-    assert np.isin(np.flatnonzero(known >= 0), rows).all()
+    assert np.isin(np.flatnonzero(partial_labels >= 0), rows).all()
     # A fifth of the points holds both ends of one random pair in 25.
     assert len(supervision.only(rows).constraints) > 3 * 1000 / 25

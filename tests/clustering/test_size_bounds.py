@@ -19,18 +19,18 @@ from inference_lab.constraints.hard_pairs import InfeasibleConstraintsError
 def test_no_assignment_within_the_bounds_is_cheaper(seed):
     rng = np.random.default_rng(seed)
     k, n = int(rng.integers(1, 4)), int(rng.integers(3, 8))
-    least = int(rng.integers(0, n // k + 1))
-    most = int(rng.integers(-(-n // k), n + 1))
+    lower = int(rng.integers(0, n // k + 1))
+    upper = int(rng.integers(-(-n // k), n + 1))
     # Integers produce ties.
     costs = rng.integers(0, 6, size=(n, k)).astype(float) if seed % 2 else rng.random((n, k))
     every = np.array(list(itertools.product(range(k), repeat=n)))
     sizes = np.stack([(every == h).sum(axis=1) for h in range(k)], axis=1)
-    allowed = every[((sizes >= least) & (sizes <= most)).all(axis=1)]
+    allowed = every[((sizes >= lower) & (sizes <= upper)).all(axis=1)]
     cheapest = costs[np.arange(n), allowed].sum(axis=1).min()
     labels = costs.argmin(axis=1)
-    balance(costs, labels, np.full(k, float(least)), np.full(k, float(most)), 1e-12)
-    assert least <= np.bincount(labels, minlength=k).min()
-    assert np.bincount(labels, minlength=k).max() <= most
+    balance(costs, labels, np.full(k, float(lower)), np.full(k, float(upper)), 1e-12)
+    assert lower <= np.bincount(labels, minlength=k).min()
+    assert np.bincount(labels, minlength=k).max() <= upper
     assert costs[np.arange(n), labels].sum() == pytest.approx(cheapest)
 
 
@@ -39,8 +39,8 @@ def test_with_pairs_and_weights_no_assignment_is_cheaper(seed):
     rng = np.random.default_rng(seed)
     k, n = int(rng.integers(2, 4)), int(rng.integers(3, 8))
     counts = rng.integers(1, 4, size=n).astype(float)
-    least = rng.integers(0, 4, size=k).astype(float)
-    most = least + rng.integers(1, 8, size=k)
+    lower = rng.integers(0, 4, size=k).astype(float)
+    upper = lower + rng.integers(1, 8, size=k)
     costs = rng.random((n, k))
     pairs = Constraints.sample(rng.integers(k, size=n), 3, rng)
     pairs = pairs.with_weights(
@@ -48,18 +48,18 @@ def test_with_pairs_and_weights_no_assignment_is_cheaper(seed):
     )
     every = np.array(list(itertools.product(range(k), repeat=n)))
     sizes = np.stack([(every == h) @ counts for h in range(k)], axis=1)
-    every = every[((sizes >= least) & (sizes <= most)).all(axis=1)]
+    every = every[((sizes >= lower) & (sizes <= upper)).all(axis=1)]
     values = [
         costs[np.arange(n), labels].sum() + violations(pairs, labels).weight for labels in every
     ]
     if min(values, default=np.inf) == np.inf:
         with pytest.raises(InfeasibleConstraintsError, match="no labels keep"):
-            least_assignment(costs, counts, least, most, pairs)
+            least_assignment(costs, counts, lower, upper, pairs)
         return
-    labels = least_assignment(costs, counts, least, most, pairs)
+    labels = least_assignment(costs, counts, lower, upper, pairs)
     size = np.bincount(labels, weights=counts, minlength=k)
-    assert (size >= least).all()
-    assert (size <= most).all()
+    assert (size >= lower).all()
+    assert (size <= upper).all()
     value = costs[np.arange(n), labels].sum() + violations(pairs, labels).weight
     assert value == pytest.approx(min(values), rel=1e-5)
 

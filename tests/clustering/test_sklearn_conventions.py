@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
-from clusterers import KINDS, QUICK, made
+from clusterers import KINDS, QUICK, estimator_of
 from places import ROOT
 from sklearn.cluster import KMeans
 from sklearn.utils import estimator_checks
@@ -85,8 +85,8 @@ def test_true_classes_do_not_leak_in(kind):
     points = rng.random(size=(30, 3)) + 0.1
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        one = made(kind, n_clusters=2).fit(points)
-        two = made(kind, n_clusters=2).fit(points, rng.integers(2, size=30))
+        one = estimator_of(kind, n_clusters=2).fit(points)
+        two = estimator_of(kind, n_clusters=2).fit(points, rng.integers(2, size=30))
     np.testing.assert_array_equal(one.labels_, two.labels_)
     assert one.labels_.dtype.kind == "i"
 

@@ -160,11 +160,11 @@ def test_fewest_violations_violates_no_more_than_any_alpha():
     rng = np.random.default_rng(5)
     points = rng.normal(size=(60, 2)) + 2 * (np.arange(60) % 2)[:, np.newaxis]
     pairs = Constraints.sample(np.arange(60) % 2, 40, rng)
-    given = pairs.with_weights(1000.0, 1000.0).fit_params()
+    arguments = pairs.with_weights(1000.0, 1000.0).fit_params()
 
     def violated(alpha):
         model = ConstrainedGaussianMixture(2, alpha=alpha, prior="points", random_state=0)
-        return violations(pairs, model.fit(points, **given).predict(points)).weight
+        return violations(pairs, model.fit(points, **arguments).predict(points)).weight
 
     counts = {alpha: violated(alpha) for alpha in (0.1, 0.3, 0.5, 0.7, 0.9)}
     assert violated("fewest-violations") <= min(counts.values()) < max(counts.values())

@@ -59,9 +59,9 @@ def printed(points: Any, k: int, centroids: Any, ml: Any, cl: Any, sweeps: int) 
         objective = 0.0
         after = centroids.copy()
         for h in range(k):
-            own = points[labels == h]
-            total = len(own) + len(friends[h]) / 2 + len(strangers[h])
-            summed = own.sum(axis=0) + points[friends[h]].sum(axis=0) / 2
+            members = points[labels == h]
+            total = len(members) + len(friends[h]) / 2 + len(strangers[h])
+            summed = members.sum(axis=0) + points[friends[h]].sum(axis=0) / 2
             if total:
                 after[h] = (summed + points[strangers[h]].sum(axis=0)) / total
         centroids = after

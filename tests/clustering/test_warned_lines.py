@@ -124,7 +124,7 @@ def place(call: Callable[[], object], category: type[Warning]) -> tuple[str, int
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         call()
-    (warning,) = [each for each in caught if each.category is category]
+    (warning,) = [item for item in caught if item.category is category]
     return warning.filename, warning.lineno
 
 
@@ -150,8 +150,8 @@ class Named(PCKMeans):
 @pytest.mark.parametrize("method", ["fit", "fit_predict"])
 def test_estimators_of_users_are_outside(method: str) -> None:
     call = getattr(Named(3, random_state=0), method)
-    found = place(lambda: call(few(), cannot_link=WHEEL), ConstraintsNotMetWarning)
-    assert found == (__file__, Named.fit.__code__.co_firstlineno + 2)
+    line = place(lambda: call(few(), cannot_link=WHEEL), ConstraintsNotMetWarning)
+    assert line == (__file__, Named.fit.__code__.co_firstlineno + 2)
 
 
 def test_scores_and_searches_name_the_line_that_called() -> None:
@@ -169,5 +169,5 @@ def test_scores_and_searches_name_the_line_that_called() -> None:
         warnings.simplefilter("always")
         search.fit(X, **named)
         pipeline.fit(X, **steps)
-    assert {each.category for each in caught} >= {UserWarning, MergedClassesWarning}
-    assert all(each.filename.startswith(folder) for each in caught)
+    assert {warning.category for warning in caught} >= {UserWarning, MergedClassesWarning}
+    assert all(warning.filename.startswith(folder) for warning in caught)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from clusterers import KINDS, PAIRED, made
+from clusterers import KINDS, PAIRED, estimator_of
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
@@ -109,33 +109,33 @@ def test_integer_weights_equal_repeated_points(name: str) -> None:
 def test_clusters_open_for_all_copies_of_a_point_at_once():
     plain = DPMeans(cluster_cost=40.0, start="mean", order="sequential")
     model = clone(plain).fit(POINTS, sample_weight=COUNTS)
-    own = ((POINTS - model.cluster_centers_[model.labels_]) ** 2).sum(axis=1)
-    assert model.objective_ == pytest.approx(COUNTS @ own + 40.0 * model.n_clusters_)
+    point_costs = ((POINTS - model.cluster_centers_[model.labels_]) ** 2).sum(axis=1)
+    assert model.objective_ == pytest.approx(COUNTS @ point_costs + 40.0 * model.n_clusters_)
     for h in range(model.n_clusters_):
-        held = model.labels_ == h
-        mean = COUNTS[held] @ POINTS[held] / COUNTS[held].sum()
+        members = model.labels_ == h
+        mean = COUNTS[members] @ POINTS[members] / COUNTS[members].sum()
         np.testing.assert_allclose(model.cluster_centers_[h], mean)
     assert plain.fit(POINTS).n_clusters_ < model.n_clusters_
 
 
 @pytest.mark.parametrize("kind", WEIGHTED, ids=lambda k: k.__name__)
 def test_a_point_of_no_weight_is_left_out_and_labelled(kind: Any) -> None:
-    estimator = made(kind)
-    held = np.flatnonzero(np.arange(24) % 5 != 2)
+    estimator = estimator_of(kind)
+    rows = np.flatnonzero(np.arange(24) % 5 != 2)
     weights = (np.arange(24) % 5 != 2).astype(float)
-    supervision, some = {}, {}
+    supervision, arguments = {}, {}
     if kind in PAIRED:
         supervision = PAIRS.fit_params()
-        some = PAIRS.restrict(held, renumber=True).fit_params()
+        arguments = PAIRS.restrict(rows, renumber=True).fit_params()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", clustering.ConstraintsNotMetWarning)
         one = clone(estimator).fit(POINTS, sample_weight=weights, **supervision)
-        two = clone(estimator).fit(POINTS[held], **some)
-    np.testing.assert_array_equal(one.labels_[held], two.labels_)
+        two = clone(estimator).fit(POINTS[rows], **arguments)
+    np.testing.assert_array_equal(one.labels_[rows], two.labels_)
     assert one.objective_ == pytest.approx(two.objective_)
     np.testing.assert_array_equal(one.labels_[weights == 0], two.predict(POINTS[weights == 0]))
     if supervision:
-        assert set(one.constraints_.must_link.ravel()) <= set(held)
+        assert set(one.constraints_.must_link.ravel()) <= set(rows)
         assert one.violations_ == two.violations_
     if hasattr(one, "responsibilities_"):
         np.testing.assert_allclose(one.responsibilities_.sum(axis=1), 1.0)
@@ -153,64 +153,72 @@ def test_precomputed_similarities_to_points_of_no_weight_are_left_out():
 
 @pytest.mark.parametrize("kind", PAIRED, ids=lambda k: k.__name__)
 def test_pairs_may_name_samples_and_fits_repeat(kind: Any) -> None:
-    by_row = made(kind).fit(POINTS, **PAIRS.fit_params())
-    by_name = made(kind).fit(POINTS, **PAIRS.fit_params(sample_ids=np.arange(24)[::-1] + 1000))
+    by_row = estimator_of(kind).fit(POINTS, **PAIRS.fit_params())
+    by_name = estimator_of(kind).fit(
+        POINTS, **PAIRS.fit_params(sample_ids=np.arange(24)[::-1] + 1000)
+    )
     np.testing.assert_array_equal(by_row.labels_, by_name.labels_)
     assert by_row.objective_ == by_name.objective_
 
 
 @pytest.mark.parametrize("kind", PAIRED, ids=lambda k: k.__name__)
 def test_labels_that_are_known_are_kept_beside_pairs(kind: Any) -> None:
-    estimator = made(kind)
-    known = np.full(24, -1)
-    known[[0, 5]], known[[8, 13]], known[16] = 2, 0, 1
+    estimator = estimator_of(kind)
+    partial_labels = np.full(24, -1)
+    partial_labels[[0, 5]], partial_labels[[8, 13]], partial_labels[16] = 2, 0, 1
     # One of them in a place that it would not have without the label.
-    known[20] = 0
-    estimator.fit(POINTS, partial_labels=known, **PAIRS.fit_params())
-    np.testing.assert_array_equal(estimator.labels_[known >= 0], known[known >= 0])
+    partial_labels[20] = 0
+    estimator.fit(POINTS, partial_labels=partial_labels, **PAIRS.fit_params())
+    np.testing.assert_array_equal(
+        estimator.labels_[partial_labels >= 0], partial_labels[partial_labels >= 0]
+    )
 
 
 @pytest.mark.parametrize("kind", LABELLED, ids=lambda k: k.__name__)
 def test_a_y_with_points_marked_unlabelled_is_partial_labels(kind: Any) -> None:
-    estimator = made(kind)
+    estimator = estimator_of(kind)
     # Without labels, a fit would match the numbering of at most one of the two shifts.
     for shift in (1, 2):
-        some = np.where(np.arange(24) % 3 == 0, (TRUTH + shift) % 3, -1)
-        by_name = clone(estimator).fit(POINTS, partial_labels=some)
-        by_y = clone(estimator).fit(POINTS, some.tolist())
+        partial_labels = np.where(np.arange(24) % 3 == 0, (TRUTH + shift) % 3, -1)
+        by_name = clone(estimator).fit(POINTS, partial_labels=partial_labels)
+        by_y = clone(estimator).fit(POINTS, partial_labels.tolist())
         np.testing.assert_array_equal(by_y.labels_, by_name.labels_)
-        np.testing.assert_array_equal(by_y.labels_[some >= 0], some[some >= 0])
-        np.testing.assert_array_equal(clone(estimator).fit_predict(POINTS, some), by_y.labels_)
+        np.testing.assert_array_equal(
+            by_y.labels_[partial_labels >= 0], partial_labels[partial_labels >= 0]
+        )
+        np.testing.assert_array_equal(
+            clone(estimator).fit_predict(POINTS, partial_labels), by_y.labels_
+        )
 
 
 @pytest.mark.parametrize("kind", LABELLED, ids=lambda k: k.__name__)
 def test_true_classes_as_y_are_allowed_beside_partial_labels(kind: Any) -> None:
-    estimator = made(kind)
-    some = np.where(np.arange(24) % 3 == 0, TRUTH, -1)
-    one = clone(estimator).fit(POINTS, partial_labels=some)
+    estimator = estimator_of(kind)
+    partial_labels = np.where(np.arange(24) % 3 == 0, TRUTH, -1)
+    one = clone(estimator).fit(POINTS, partial_labels=partial_labels)
     for classes in (TRUTH, TRUTH + 7, TRUTH.astype(float), np.array(["a", "b", "c"])[TRUTH]):
-        two = clone(estimator).fit(POINTS, classes, partial_labels=some)
+        two = clone(estimator).fit(POINTS, classes, partial_labels=partial_labels)
         np.testing.assert_array_equal(one.labels_, two.labels_)
     with pytest.raises(ValueError, match="y and partial_labels both hold labels"):
-        clone(estimator).fit(POINTS, some, partial_labels=some)
+        clone(estimator).fit(POINTS, partial_labels, partial_labels=partial_labels)
 
 
 @pytest.mark.parametrize("kind", [SeededKMeans, ConstrainedKMeans, PCKMeans])
 def test_a_y_whose_labels_are_no_clusters_is_refused_by_its_name(kind: Any) -> None:
-    some = np.where(np.arange(24) % 3 == 0, TRUTH, -1)
+    partial_labels = np.where(np.arange(24) % 3 == 0, TRUTH, -1)
     with pytest.raises(ValueError, match=r"y\[18\] = 2 is not a cluster; 0 to .* = 1"):
-        kind(2).fit(POINTS, some)
+        kind(2).fit(POINTS, partial_labels)
     with pytest.raises(TypeError, match=r"y\[1\] = -0.5 is not an integer; numbers of clusters"):
-        kind(3).fit(POINTS, np.where(np.arange(24) == 1, -0.5, some))
+        kind(3).fit(POINTS, np.where(np.arange(24) == 1, -0.5, partial_labels))
 
 
 @pytest.mark.parametrize("kind", [SeededKMeans, ConstrainedKMeans, PCKMeans])
 def test_labels_of_some_points_may_be_floats_and_missing(kind: Any) -> None:
-    some = np.where(np.arange(24) % 3 == 0, TRUTH, -1)
-    expected = kind(3, random_state=0).fit(POINTS, some).labels_
-    absent = np.where(some < 0, np.nan, some)
+    partial_labels = np.where(np.arange(24) % 3 == 0, TRUTH, -1)
+    expected = kind(3, random_state=0).fit(POINTS, partial_labels).labels_
+    absent = np.where(partial_labels < 0, np.nan, partial_labels)
     columns = [pd.Series(absent), pd.Series(absent).astype("Int64"), absent.tolist()]
-    for column in (some.astype(float), *columns):
+    for column in (partial_labels.astype(float), *columns):
         assert (kind(3, random_state=0).fit(POINTS, column).labels_ == expected).all()
         model = kind(3, random_state=0).fit(POINTS, partial_labels=column)
         assert (model.labels_ == expected).all()
@@ -219,37 +227,39 @@ def test_labels_of_some_points_may_be_floats_and_missing(kind: Any) -> None:
 def test_searches_cut_a_y_with_points_marked_unlabelled() -> None:
     names = (TRUTH + 1) % 3
     model = make_pipeline(StandardScaler(), ConstrainedKMeans(3, random_state=0))
-    found = cross_val_predict(
+    predictions = cross_val_predict(
         model, POINTS, np.where(np.arange(24) % 2 == 0, names, -1), cv=KFold(4)
     )
-    assert (found == names).mean() > 0.9
+    assert (predictions == names).mean() > 0.9
     supervision = {"constrainedkmeans__partial_labels": np.where(np.arange(24) % 2 == 0, names, -1)}
     np.testing.assert_array_equal(
-        cross_val_predict(model, POINTS, cv=KFold(4), params=supervision), found
+        cross_val_predict(model, POINTS, cv=KFold(4), params=supervision), predictions
     )
 
 
 @pytest.mark.parametrize("solver", ["icm", "ilp"])
 def test_open_clusters_keep_labels_with_any_e_step(solver: str) -> None:
-    known = np.full(24, -1)
-    known[[0, 20]], known[8] = 0, 1
+    partial_labels = np.full(24, -1)
+    partial_labels[[0, 20]], partial_labels[8] = 0, 1
     model = RDPMeans(cluster_cost=40.0, xi=1.0, e_step=solver, random_state=0)
-    model.fit(POINTS, partial_labels=known, **PAIRS.fit_params())
-    np.testing.assert_array_equal(model.labels_[known >= 0], known[known >= 0])
+    model.fit(POINTS, partial_labels=partial_labels, **PAIRS.fit_params())
+    np.testing.assert_array_equal(
+        model.labels_[partial_labels >= 0], partial_labels[partial_labels >= 0]
+    )
 
 
 def test_labels_that_contradict_pairs_are_reported():
-    known = np.full(24, -1)
-    known[[0, 4]] = [0, 1]
+    partial_labels = np.full(24, -1)
+    partial_labels[[0, 4]] = [0, 1]
     with pytest.warns(
         clustering.ConstraintsNotMetWarning, match="no cluster is open to all of the points 0"
     ):
-        COPKMeans(3).fit(POINTS, must_link=[(0, 4)], partial_labels=known)
-    known[[0, 4]] = 1
+        COPKMeans(3).fit(POINTS, must_link=[(0, 4)], partial_labels=partial_labels)
+    partial_labels[[0, 4]] = 1
     with pytest.warns(
         clustering.ConstraintsNotMetWarning, match="points 0 and 4 can be in cluster 1 only"
     ):
-        COPKMeans(3).fit(POINTS, cannot_link=[(0, 4)], partial_labels=known)
+        COPKMeans(3).fit(POINTS, cannot_link=[(0, 4)], partial_labels=partial_labels)
 
 
 # ------------------------------------------------------------------ folds
@@ -281,11 +291,11 @@ def test_pairs_of_rows_are_taken_where_rows_keep_their_numbers():
 def test_y_holds_labels_where_fit_takes_labels_only(kind: Any) -> None:
     """Elsewhere it is ignored, as by scikit-learn, also where it marks points without a label."""
     y = np.where(np.arange(24) % 5 == 0, 2 - TRUTH, -1)
-    labels = made(kind, min_size=1).fit(POINTS, y).labels_
+    labels = estimator_of(kind, min_size=1).fit(POINTS, y).labels_
     if "partial_labels" in inspect.signature(kind.fit).parameters:
-        expected = made(kind).fit(POINTS, partial_labels=y).labels_
+        expected = estimator_of(kind).fit(POINTS, partial_labels=y).labels_
     else:
-        expected = made(kind).fit(POINTS).labels_
+        expected = estimator_of(kind).fit(POINTS).labels_
         # Values that are no clusters are no error there.
-        assert (made(kind).fit(POINTS, 100 * y).labels_ == expected).all()
+        assert (estimator_of(kind).fit(POINTS, 100 * y).labels_ == expected).all()
     assert labels.tolist() == expected.tolist()

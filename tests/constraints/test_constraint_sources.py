@@ -97,12 +97,12 @@ def test_labels_give_pairs_or_chains_that_imply_them():
     rng = np.random.default_rng(0)
     labels = np.where(rng.random(60) < 0.5, -1, rng.integers(4, size=60))
     every = Constraints.from_labels(labels)
-    known = np.flatnonzero(labels >= 0)
-    assert len(every) == known.size * (known.size - 1) // 2
+    labelled = np.flatnonzero(labels >= 0)
+    assert len(every) == labelled.size * (labelled.size - 1) // 2
     assert (labels[every.must_link[:, 0]] == labels[every.must_link[:, 1]]).all()
     assert (labels[every.cannot_link[:, 0]] != labels[every.cannot_link[:, 1]]).all()
     chains = Constraints.from_labels(labels, scheme="chains")
-    assert len(chains) < known.size + 6
+    assert len(chains) < labelled.size + 6
     assert chains.close() == every
     # A chain through 100,000 points, without recursion.
     long = Constraints.from_labels(np.zeros(100_000, dtype=int), scheme="chains")
@@ -145,7 +145,7 @@ def test_noise_percolates_through_closure_but_not_through_the_vote():
 def test_the_vote_leaves_no_contradiction_and_drops_nothing_without_one(c):
     flipped = c.flip(0.3, np.random.default_rng(0))
     try:
-        kept = flipped.vote()
+        voted = flipped.vote()
     except ContradictionError:
         hard = [np.isinf(w) for w in (flipped.ml_weights, flipped.cl_weights)]
         only = Constraints(
@@ -153,16 +153,16 @@ def test_the_vote_leaves_no_contradiction_and_drops_nothing_without_one(c):
         )
         assert only.contradictions().size > 0
         return
-    assert kept.contradictions().size == 0
+    assert voted.contradictions().size == 0
     if flipped.contradictions().size == 0:
-        assert kept == flipped
-    assert kept.vote() == kept
+        assert voted == flipped
+    assert voted.vote() == voted
     # Hard pairs are never dropped.
-    for pairs, weights, left in (
-        (flipped.must_link, flipped.ml_weights, kept.must_link),
-        (flipped.cannot_link, flipped.cl_weights, kept.cannot_link),
+    for pairs, weights, voted_pairs in (
+        (flipped.must_link, flipped.ml_weights, voted.must_link),
+        (flipped.cannot_link, flipped.cl_weights, voted.cannot_link),
     ):
-        remaining = {tuple(p) for p in left.tolist()}
+        remaining = {tuple(p) for p in voted_pairs.tolist()}
         assert all(tuple(p) in remaining for p in pairs[np.isinf(weights)].tolist())
 
 

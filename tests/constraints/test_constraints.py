@@ -220,13 +220,13 @@ def test_closure_keeps_given_weights_and_infers_the_mean(c: Constraints) -> None
         (c.must_link, c.ml_weights, closed.must_link, closed.ml_weights),
         (c.cannot_link, c.cl_weights, closed.cannot_link, closed.cl_weights),
     ):
-        known = {
+        old_weights = {
             (i, j): w
             for (i, j), w in zip(pairs.tolist(), weights.tolist(), strict=True)
             if pairs is c.must_link or (i, j) not in dropped
         }
         for (i, j), w in zip(new_pairs.tolist(), new_weights.tolist(), strict=True):
-            assert w == pytest.approx(known.get((i, j), np.mean(list(known.values()))))
+            assert w == pytest.approx(old_weights.get((i, j), np.mean(list(old_weights.values()))))
     if not isinstance(c.ml_weight, np.ndarray):
         assert c.ml_weight == closed.ml_weight
 

@@ -33,8 +33,8 @@ def test_frames_are_read_back(index: pd.Index) -> None:
         frame = pairs.to_frame(index)
         mixed = frame.sample(frac=1.0, random_state=0)[["kind", "j", "weight", "i"]]
         mixed = pd.concat([mixed[::2], mixed[1::2].rename(columns={"i": "j", "j": "i"})])
-        for given in (frame, mixed, pd.concat([mixed, frame])):
-            assert Constraints.from_frame(given, index) == pairs
+        for table in (frame, mixed, pd.concat([mixed, frame])):
+            assert Constraints.from_frame(table, index) == pairs
         plain = Constraints.from_frame(frame.drop(columns="weight"), index)
         assert plain == pairs.with_weights(1.0, 1.0)
         assert isinstance(plain.ml_weight, float)
@@ -42,8 +42,8 @@ def test_frames_are_read_back(index: pd.Index) -> None:
 
 def test_pairs_with_rows_outside_a_slice_are_omitted() -> None:
     index, part = INDICES["text"], np.arange(20, 120)
-    found = Constraints.from_frame(PAIRS.to_frame(index), SampleIds(index)[part])
-    assert found == PAIRS.restrict(part, renumber=True)
+    constraints = Constraints.from_frame(PAIRS.to_frame(index), SampleIds(index)[part])
+    assert constraints == PAIRS.restrict(part, renumber=True)
 
 
 ONE = pd.DataFrame({"i": ["a"], "j": ["b"], "kind": ["must-link"]}, index=["first"])
@@ -96,34 +96,34 @@ def test_a_fit_to_a_frame_is_that_to_arrays(index: pd.Index) -> None:
     """The number of pairs equals the number of rows, which is no reason to refuse them."""
     assert len(PAIRS) == len(X)
     expected = PCKMeans(3, random_state=0).fit(X, **PAIRS.fit_params())
-    found = PCKMeans(3, random_state=0)
-    found.fit(pd.DataFrame(X, index=index).add_prefix("x"), pairs=PAIRS.to_frame(index))
-    assert found.constraints_ == expected.constraints_
-    np.testing.assert_array_equal(found.labels_, expected.labels_)
+    model = PCKMeans(3, random_state=0)
+    model.fit(pd.DataFrame(X, index=index).add_prefix("x"), pairs=PAIRS.to_frame(index))
+    assert model.constraints_ == expected.constraints_
+    np.testing.assert_array_equal(model.labels_, expected.labels_)
 
 
 def test_without_an_index_pairs_hold_numbers_of_rows() -> None:
     weighted = PAIRS.with_weights(2.0, 0.5)
-    found = PCKMeans(3, random_state=0).fit(X, pairs=weighted.to_frame())
-    assert found.constraints_ == weighted
+    model = PCKMeans(3, random_state=0).fit(X, pairs=weighted.to_frame())
+    assert model.constraints_ == weighted
     names = INDICES["text"]
     named = PCKMeans(3, random_state=0).fit(X, pairs=weighted.to_frame(names), sample_ids=names)
     assert named.constraints_ == weighted
     alone = PCKMeans(3, random_state=0).fit(X, pairs=PAIRS.to_frame(), ml_weight=3.0)
     assert alone.constraints_.ml_weight == 3.0
-    assert found.score(X, pairs=PAIRS.to_frame()) == found.score(
+    assert model.score(X, pairs=PAIRS.to_frame()) == model.score(
         X, must_link=PAIRS.must_link, cannot_link=PAIRS.cannot_link
     )
 
 
 def test_two_ways_at_once_are_refused() -> None:
     frame = PAIRS.to_frame()
-    for given in ({"must_link": [(0, 1)]}, {"cannot_link": [(0, 1)]}):
-        with pytest.raises(ValueError, match=f"pairs and {next(iter(given))} both give"):
-            PCKMeans(3).fit(X, pairs=frame, **given)
-    for given in ({"ml_weight": np.ones(5)}, {"cl_weight": [1.0]}):
+    for arguments in ({"must_link": [(0, 1)]}, {"cannot_link": [(0, 1)]}):
+        with pytest.raises(ValueError, match=f"pairs and {next(iter(arguments))} both give"):
+            PCKMeans(3).fit(X, pairs=frame, **arguments)
+    for arguments in ({"ml_weight": np.ones(5)}, {"cl_weight": [1.0]}):
         with pytest.raises(ValueError, match="must be a number or 'auto'"):
-            PCKMeans(3).fit(X, pairs=frame, **given)
+            PCKMeans(3).fit(X, pairs=frame, **arguments)
     with pytest.raises(ValueError, match="left out where that has weights"):
         PCKMeans(3).fit(X, pairs=frame.assign(weight=2.0), ml_weight=1.0)
     with pytest.raises(TypeError, match="RDPMeans does"):

@@ -128,10 +128,12 @@ def test_always_k_finite_centroids_and_independent_of_closure(
 def test_kmeans_finds_separated_clusters_and_is_repeatable() -> None:
     truth = np.repeat(np.arange(3), 20)
     x = np.array([[0.0, 0.0], [20.0, 0.0], [0.0, 20.0]])[truth] + rng(2).normal(size=(60, 2))
-    found = kmeans_centroids(x, 3, rng(3))
+    centroids = kmeans_centroids(x, 3, rng(3))
     expected = np.array([x[truth == h].mean(axis=0) for h in range(3)])
-    assert squared_distances(expected, found).min(axis=1) == pytest.approx(np.zeros(3), abs=1e-9)
-    assert np.array_equal(found, kmeans_centroids(x, 3, rng(3)))
+    assert squared_distances(expected, centroids).min(axis=1) == pytest.approx(
+        np.zeros(3), abs=1e-9
+    )
+    assert np.array_equal(centroids, kmeans_centroids(x, 3, rng(3)))
 
 
 # --- squared_distances ------------------------------------------------------------------------
@@ -164,5 +166,5 @@ def test_chunks_join_and_extra_memory_is_small() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak - distances.nbytes < 5e6
-    some = rng(7).integers(200_000, size=500)
-    assert np.allclose(((x[some, np.newaxis] - mu) ** 2).sum(2), distances[some], rtol=1e-13)
+    rows = rng(7).integers(200_000, size=500)
+    assert np.allclose(((x[rows, np.newaxis] - mu) ** 2).sum(2), distances[rows], rtol=1e-13)

@@ -191,17 +191,17 @@ COLUMNS: dict[str, Any] = {
 @pytest.mark.parametrize("column", COLUMNS.values(), ids=COLUMNS)
 def test_missing_classes_make_no_pairs(column: Any, unlabelled: Any) -> None:
     for scheme in ("pairs", "chains"):
-        found = Constraints.from_labels(column, unlabelled=unlabelled, scheme=scheme)  # type: ignore[arg-type]
-        assert found.must_link.tolist() == [[0, 2]]
+        constraints = Constraints.from_labels(column, unlabelled=unlabelled, scheme=scheme)  # type: ignore[arg-type]
+        assert constraints.must_link.tolist() == [[0, 2]]
         expected = [[0, 3], [2, 3]] if scheme == "pairs" else [[0, 3]]
-        assert found.cannot_link.tolist() == expected
+        assert constraints.cannot_link.tolist() == expected
 
 
 def test_other_words_for_unknown_classes() -> None:
-    found = Constraints.from_labels(["cat", "?", "cat", None], unlabelled="?")
-    assert found.must_link.tolist() == [[0, 2]] and len(found.cannot_link) == 0
-    kept = Constraints.from_labels(["cat", "?", "cat"], unlabelled="cat")
-    assert len(kept) == 0
+    constraints = Constraints.from_labels(["cat", "?", "cat", None], unlabelled="?")
+    assert constraints.must_link.tolist() == [[0, 2]] and len(constraints.cannot_link) == 0
+    unpaired = Constraints.from_labels(["cat", "?", "cat"], unlabelled="cat")
+    assert len(unpaired) == 0
 
 
 @pytest.mark.parametrize("column", COLUMNS.values(), ids=COLUMNS)
@@ -212,8 +212,8 @@ def test_samples_need_the_class_of_every_point(column: Any) -> None:
 
 def test_oracles_do_not_answer_for_missing_classes() -> None:
     classes = pd.Series(["cat", None, "dog", "cat"])
-    found = clustering.ExploreConsolidate(2, budget=9).run(np.arange(4.0)[:, None], classes)
-    answers = {(q.first, q.second): q.answer for q in found.questions}
+    outcome = clustering.ExploreConsolidate(2, budget=9).run(np.arange(4.0)[:, None], classes)
+    answers = {(q.first, q.second): q.answer for q in outcome.questions}
     assert answers and all((a is None) == (1 in pair) for pair, a in answers.items())
 
 
@@ -245,12 +245,14 @@ def test_former_arguments_for_names_are_warned_of(tmp_path: Path) -> None:
     ]
     for call, old, expected in calls:
         with pytest.warns(FutureWarning, match=f"{old} of .* is now sample_ids") as caught:
-            found = call(**{old: NAMES})
+            result = call(**{old: NAMES})
         assert caught[0].filename == __file__
         with pytest.raises(TypeError, match=f"{old} and sample_ids are one argument"):
             call(**{old: NAMES, "sample_ids": NAMES})
         if expected is not None:
-            assert found.equals(expected) if isinstance(found, pd.DataFrame) else found == expected
+            assert (
+                result.equals(expected) if isinstance(result, pd.DataFrame) else result == expected
+            )
     assert (tmp_path / "other.csv").read_bytes() == path.read_bytes()
 
 

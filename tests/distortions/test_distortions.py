@@ -122,17 +122,17 @@ def test_centroids_minimise_the_cost_of_their_cluster(name, seed):
     labels = rng.integers(2, size=len(points))
     labels[:2] = [0, 1]
     start = np.full((3, points.shape[1]), 0.5)
-    found = distortion.centroids(points, labels, 3, start)
-    np.testing.assert_array_equal(found[2], start[2])  # without points, it stays
+    centroids = distortion.centroids(points, labels, 3, start)
+    np.testing.assert_array_equal(centroids[2], start[2])  # without points, it stays
     for h in range(2):
         members = points[labels == h]
-        cost = sum(slow(x, found[h], weights) for x in members)
+        cost = sum(slow(x, centroids[h], weights) for x in members)
         for _ in range(20):
-            other = found[h] * np.exp(rng.normal(scale=0.1, size=found[h].shape))
+            other = centroids[h] * np.exp(rng.normal(scale=0.1, size=centroids[h].shape))
             assert cost <= sum(slow(x, other, weights) for x in members) + 1e-9
     # Shares of one are labels.
     shares = np.eye(3)[labels]
-    np.testing.assert_allclose(distortion.centroids(points, shares, 3, start)[:2], found[:2])
+    np.testing.assert_allclose(distortion.centroids(points, shares, 3, start)[:2], centroids[:2])
 
 
 def test_a_full_metric():
@@ -204,15 +204,15 @@ def test_blocks_of_distances_do_not_depend_on_the_number_of_threads(sparse):
             return super().norms(points)
 
     rows = csr_array(points) if sparse else points
-    found = []
+    distances = []
     for threads in (1, 2, 3):
         with threadpool_limits(threads, user_api="blas"):
-            found.append(Watched().distances(rows, centroids))
+            distances.append(Watched().distances(rows, centroids))
         assert (len(seen) > 1) == (threads > 1)
-    assert (found[1] == found[0]).all() and (found[2] == found[0]).all()
-    some = rng.integers(len(points), size=500)
-    gaps = ((points[some, np.newaxis] - centroids) ** 2).sum(axis=2)
-    assert found[0][some] == pytest.approx(gaps, abs=1e-9)
+    assert (distances[1] == distances[0]).all() and (distances[2] == distances[0]).all()
+    sample = rng.integers(len(points), size=500)
+    gaps = ((points[sample, np.newaxis] - centroids) ** 2).sum(axis=2)
+    assert distances[0][sample] == pytest.approx(gaps, abs=1e-9)
 
 
 def test_ties_keep_the_label():
