@@ -78,8 +78,8 @@ def table_of(
     note: str = "",
 ) -> Table:
     """Return a table of rows."""
-    held = list(rows)
-    filled = (replace(head, cells=[row[at] for row in held]) for at, head in enumerate(columns))
+    all_rows = list(rows)
+    filled = (replace(head, cells=[row[at] for row in all_rows]) for at, head in enumerate(columns))
     return Table(name, caption, tuple(filled), note)
 
 

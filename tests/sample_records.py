@@ -10,7 +10,7 @@ HERE = {"id": "here", "python": "3.11"}
 
 def record(problem="p", solver="a", energy=1.0, **changes):
     """Return a record of a run that converged."""
-    given = {
+    fields = {
         "problem_hash": f"hash of {problem}",
         "n_variables": 4,
         "n_edges": 3,
@@ -25,15 +25,15 @@ def record(problem="p", solver="a", energy=1.0, **changes):
         "environment": HERE,
         **changes,
     }
-    return Record(problem=problem, solver=solver, energy=energy, **given)
+    return Record(problem=problem, solver=solver, energy=energy, **fields)
 
 
 def traced(points, **changes):
     """Return a record with a trace of (seconds, energy, bound), with the end of the trace."""
     seconds, energy, bound = points[-1] if points else (0.0, float("inf"), -float("inf"))
     trace = tuple(TracePoint(t, e, e, b) for t, e, b in points)
-    given = {"seconds": seconds, "energy": energy, "lower_bound": bound, **changes}
-    return record(trace=trace, **given)
+    fields = {"seconds": seconds, "energy": energy, "lower_bound": bound, **changes}
+    return record(trace=trace, **fields)
 
 
 def table(document, name):
@@ -41,8 +41,8 @@ def table(document, name):
     return next(t for t in document.tables() if t.name == name)
 
 
-def column(found, title, key=None):
+def column(table, title, key=None):
     """Return the cells of a column by the text of the first column (or another one)."""
-    titles = [c.title for c in found.columns]
+    titles = [c.title for c in table.columns]
     by = 0 if key is None else titles.index(key)
-    return {row[by].text: row[titles.index(title)] for row in found.rows}
+    return {row[by].text: row[titles.index(title)] for row in table.rows}

@@ -33,8 +33,10 @@ class _Lookups:
     """The functions of a template; a missing value is recorded, and rendered as a question mark."""
 
     def __init__(self, tables: Iterable[Table]) -> None:
-        held = list(tables)
-        self.tables = dict(zip(file_stems([t.name for t in held], "table"), held, strict=True))
+        all_tables = list(tables)
+        self.tables = dict(
+            zip(file_stems([t.name for t in all_tables], "table"), all_tables, strict=True)
+        )
         self.missing: list[str] = []
 
     def cells(self, name: str, row: str, column: str) -> list[Cell]:
@@ -48,36 +50,36 @@ class _Lookups:
             if title not in titles:
                 hint = nearest(title, titles)
                 self.missing.append(f"table {name!r} has no column {title!r}{hint}")
-        found = []
+        cells = []
         for one in row.split(";"):
             keys = {key.strip() for key in one.split("&")}
             rows = [r for r in table.rows if keys == {"*"} or keys <= {cell.text for cell in r}]
             if not rows:
                 self.missing.append(f"table {name!r} has no row {one.strip()!r}")
-            found += [r[titles.index(t)] for r in rows for t in wanted if t in titles]
-        return found
+            cells += [r[titles.index(t)] for r in rows for t in wanted if t in titles]
+        return cells
 
     def cell(self, name: str, row: str, column: str) -> str:
-        found = self.cells(name, row, column)
-        if len(found) > 1:
-            self.missing.append(f"{name} | {row} | {column} are {len(found)} cells, not one")
-        return found[0].text if len(found) == 1 else "?"
+        cells = self.cells(name, row, column)
+        if len(cells) > 1:
+            self.missing.append(f"{name} | {row} | {column} are {len(cells)} cells, not one")
+        return cells[0].text if len(cells) == 1 else "?"
 
     def number(self, choose: Callable[[list[float]], float]) -> Callable[[str, str, str], Any]:
         def value(name: str, row: str, column: str) -> Any:
-            found = [c.value for c in self.cells(name, row, column) if c.value is not None]
-            if not found:
+            numbers = [c.value for c in self.cells(name, row, column) if c.value is not None]
+            if not numbers:
                 self.missing.append(f"{name} | {row} | {column} holds no number")
-            return choose(found) if found else float("nan")
+            return choose(numbers) if numbers else float("nan")
 
         return value
 
     def verdict(self, *names: str, **words: str) -> str:
         """Return the common verdict of these contrasts, or the words given for it."""
-        found = ", ".join(dict.fromkeys(self.cell("contrasts", n, "verdict") for n in names))
-        if words and found not in words:
-            self.missing.append(f"no text is given for the verdict {found!r} of {names}")
-        return words.get(found, found)
+        verdict = ", ".join(dict.fromkeys(self.cell("contrasts", n, "verdict") for n in names))
+        if words and verdict not in words:
+            self.missing.append(f"no text is given for the verdict {verdict!r} of {names}")
+        return words.get(verdict, verdict)
 
     def offered(self) -> dict[str, Any]:
         by_name = {
@@ -85,7 +87,7 @@ class _Lookups:
             for call, column in _CONTRASTS.items()
         }
         numbers: dict[str, Callable[[list[float]], float]] = {
-            "value": lambda found: found[0],
+            "value": lambda values: values[0],
             "lowest": min,
             "highest": max,
         }

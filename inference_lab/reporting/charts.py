@@ -76,13 +76,13 @@ def profile_chart(ratios: FloatArray, names: Sequence[str]) -> Chart:
     """Return a performance profile: the share of problems within a multiple of the fastest."""
     end = 1.15 * float(ratios[np.isfinite(ratios)].max(initial=2.0))
     across, shares = [], []
-    for own in ratios.T:
+    for solver_ratios in ratios.T:
         # One step for all problems with the same ratio.
-        found, counts = np.unique(own[np.isfinite(own)], return_counts=True)
+        steps, counts = np.unique(solver_ratios[np.isfinite(solver_ratios)], return_counts=True)
         share = np.cumsum(counts) / len(ratios)
-        if not found.size or found[0] > 1.0:
-            found, share = np.append(1.0, found), np.append(0.0, share)
-        across.append(np.append(found, end))
+        if not steps.size or steps[0] > 1.0:
+            steps, share = np.append(1.0, steps), np.append(0.0, share)
+        across.append(np.append(steps, end))
         shares.append(np.append(share, share[-1]))
     x = Axis("time as a multiple of the fastest solver's", "log", (1.0, end))
     y = Axis("share of problems solved", limits=(0, 1))
@@ -113,8 +113,12 @@ def size_chart(
     growing: str,
 ) -> Chart:
     """Return seconds over sizes, with a line of linear growth; hollow where a limit ended runs."""
-    known = seconds[:, 0][seconds[:, 0] > 0]
-    linear = (float(np.exp(np.log(known).mean())) if known.size else np.nan) * sizes / sizes[0]
+    first_seconds = seconds[:, 0][seconds[:, 0] > 0]
+    linear = (
+        (float(np.exp(np.log(first_seconds).mean())) if first_seconds.size else np.nan)
+        * sizes
+        / sizes[0]
+    )
     names, never = [*names, "linear growth"], np.zeros(len(sizes), dtype=np.bool_)
     rows = _frame(names, sizes, [*seconds, linear], cut=[*cut, never])
     return curves_chart(names, rows, Axis(growing, "log"), Axis("seconds", "log"), step=False)
@@ -185,11 +189,11 @@ def curves_chart(
         others = [name for name in rows.columns if name != "x"]
         same = [(rows[others] == rows[others].shift(by)).all(axis=1) for by in (1, -1)]
         rows = rows[~(same[0] & same[1])]
-    chosen = alt.selection_point(fields=["solver"], bind="legend")
+    selection = alt.selection_point(fields=["solver"], bind="legend")
     near = alt.selection_point(
         fields=["solver", "x"], nearest=True, on="pointerover", clear="pointerout", empty=False
     )
-    on = alt.condition(chosen, alt.value(1.0), alt.value(0.12))
+    on = alt.condition(selection, alt.value(1.0), alt.value(0.12))
     x = alt.X("x:Q", **_axis(across, rows["x"]))
     y = alt.Y("y:Q", **_axis(up, rows["y"]))
     colour, dash = _looks(names)
@@ -197,9 +201,9 @@ def curves_chart(
     drawn = bare.encode(strokeDash=dash)
     interpolate: Any = "step-after" if step else "linear"
     lines = drawn.mark_line(clip=True, interpolate=interpolate).encode(opacity=on)
-    layers = [lines.add_params(chosen)]
+    layers = [lines.add_params(selection)]
     if "low" in rows:
-        faint = alt.condition(chosen, alt.value(0.14), alt.value(0.02))
+        faint = alt.condition(selection, alt.value(0.14), alt.value(0.02))
         band = bare.mark_area(clip=True, interpolate=interpolate)
         layers.insert(0, band.encode(y=alt.Y("low:Q"), y2="high:Q", opacity=faint))
     # Unwrapped here, because Vega-Lite does not unwrap the nearest point's datum in text fields.
@@ -237,8 +241,8 @@ def panels(
     rows = rows.assign(**{key: rows[key].map(printable) for key in ("solver", "panel", "x")})
     order = list(dict.fromkeys(rows["x"]))
     titles = list(dict.fromkeys(rows["panel"]))
-    chosen = alt.selection_point(fields=["solver"], bind="legend")
-    on = alt.condition(chosen, alt.value(1.0), alt.value(0.12))
+    selection = alt.selection_point(fields=["solver"], bind="legend")
+    on = alt.condition(selection, alt.value(1.0), alt.value(0.12))
     several = len(titles) > 1
     axis = alt.Axis(labelAngle=0 if max(map(len, order)) < 8 else -30)
     colour, dash = _looks(names)
@@ -254,10 +258,10 @@ def panels(
         alt.Tooltip("x:O", title=x),
         *(alt.Tooltip(f"{c}:Q", title=t, format=".4~g") for c, t in _INTERVAL.items()),
     ]
-    faint = alt.condition(chosen, alt.value(0.12), alt.value(0.02))
+    faint = alt.condition(selection, alt.value(0.12), alt.value(0.02))
     layered = alt.layer(
         drawn.mark_area().encode(y=alt.Y("low:Q"), y2="high:Q", opacity=faint),
-        drawn.mark_line().encode(strokeDash=dash).add_params(chosen),
+        drawn.mark_line().encode(strokeDash=dash).add_params(selection),
         drawn.mark_point(filled=True, size=30).encode(tooltip=tips),
         data=rows,
     )
@@ -403,7 +407,7 @@ def drawing(chart: Chart) -> Drawing:
     # The hover layer is removed, because paper has no pointer.
     spec = dict(whole)
     spec["layer"] = [part for part in spec.get("layer", []) if part.get("name") != _HOVER]
-    spec["params"] = [each for each in spec.get("params", []) if each.get("views") != [_HOVER]]
+    spec["params"] = [param for param in spec.get("params", []) if param.get("views") != [_HOVER]]
     svg = vl_convert.vegalite_to_svg({key: part for key, part in spec.items() if part != []})
     # Hidden paths and attributes at their defaults are a tenth of the file.
     svg = re.sub(
@@ -412,9 +416,9 @@ def drawing(chart: Chart) -> Drawing:
     # Characters that are invalid in XML are replaced, because they would abort the process.
     svg = re.sub("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]", "\ufffd", svg)
     # Renumbered, because Vega numbers these over all charts of a process.
-    kept: dict[str, str] = {}
+    numbers: dict[str, str] = {}
     svg = re.sub(
-        r"\b(clip|gradient_)\d+", lambda m: kept.setdefault(m[0], f"{m[1]}{len(kept)}"), svg
+        r"\b(clip|gradient_)\d+", lambda m: numbers.setdefault(m[0], f"{m[1]}{len(numbers)}"), svg
     )
     return Drawing(whole, svg, vl_convert.svg_to_pdf(svg))
 

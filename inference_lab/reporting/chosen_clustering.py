@@ -94,8 +94,8 @@ def _why(of: ChosenClustering, row: pd.Series[Any]) -> str:
 
 def _candidates(of: ChosenClustering) -> Section:
     """Return the section on all candidates, with a table and a picture of their scores."""
-    given = of.search.cv_results_
-    rows = list(given.itertuples())
+    results = of.search.cv_results_
+    rows = list(results.itertuples())
     titles = [f"{row.candidate}, k = {row.n_clusters}" for row in rows]
     best = of.search.best_index_
 
@@ -110,7 +110,7 @@ def _candidates(of: ChosenClustering) -> Section:
         column("score", range(len(rows)), interval, help="Held-out score, 95 % interval."),
         column(
             "expected gain",
-            given["expected_gain"],
+            results["expected_gain"],
             "{:+.2f}".format,
             help="In score, over the first candidate: between its gain here and on other data.",
         ),
@@ -120,9 +120,11 @@ def _candidates(of: ChosenClustering) -> Section:
             right=True,
             help="Difference to the best score with as many clusters, over the same pairs.",
         ),
-        column("must-links kept, %", given["must_link_kept"], _percent, help="Of held-out pairs."),
-        column("cannot-links kept, %", given["cannot_link_kept"], _percent, help="The same."),
-        column("seconds", given["mean_fit_time"], "{:.2f}".format, help="Of a fit."),
+        column(
+            "must-links kept, %", results["must_link_kept"], _percent, help="Of held-out pairs."
+        ),
+        column("cannot-links kept, %", results["cannot_link_kept"], _percent, help="The same."),
+        column("seconds", results["mean_fit_time"], "{:.2f}".format, help="Of a fit."),
     )
     table = Table(
         "candidates",
@@ -130,16 +132,16 @@ def _candidates(of: ChosenClustering) -> Section:
         columns,
         "The score is the share of must-links kept plus the share of cannot-links kept minus one.",
     )
-    known = given.assign(title=titles).dropna(subset="mean_test_score")
+    scored_rows = results.assign(title=titles).dropna(subset="mean_test_score")
     picture = Picture(
         "scores",
         "Held-out score of each candidate with its 95 % interval.",
         "Scores of the candidates with intervals",
         partial(
             intervals_chart,
-            known["title"].tolist(),
-            known["mean_test_score"].to_numpy(dtype=float),
-            _WIDE * known["standard_error"].to_numpy(dtype=float),
+            scored_rows["title"].tolist(),
+            scored_rows["mean_test_score"].to_numpy(dtype=float),
+            _WIDE * scored_rows["standard_error"].to_numpy(dtype=float),
             "held-out score",
         ),
     )
@@ -187,8 +189,8 @@ def _picture(of: ChosenClustering) -> Section:
     shown = np.zeros(len(labels), dtype=np.bool_)
     shown[ends.ravel()] = True
     rng = np.random.default_rng(0)
-    left = rng.permutation(np.flatnonzero(~shown))
-    shown[left[: max(0, _POINTS - int(shown.sum()))]] = True
+    other_rows = rng.permutation(np.flatnonzero(~shown))
+    shown[other_rows[: max(0, _POINTS - int(shown.sum()))]] = True
     rows = np.flatnonzero(shown)
     points = pd.DataFrame(
         {

@@ -231,8 +231,8 @@ class Comparison(Findings):
         """
         root = Path(folder)
         store = RecordStore(root / "runs.jsonl")
-        held = {record.id for record in store.prepare()}
-        store.extend(record for record in self.records if record.id not in held)
+        stored_ids = {record.id for record in store.prepare()}
+        store.extend(record for record in self.records if record.id not in stored_ids)
         table = root / "runs.csv"
         write_whole(table, self.frame.to_csv(index=False).encode())
         return [store.path, table]
@@ -330,9 +330,9 @@ def _line_width(tables: list[Table]) -> int:
 
 
 def _rich_table(
-    comparison: Findings, width: int | None = None, most: int | None = None
+    comparison: Findings, width: int | None = None, limit: int | None = None
 ) -> tuple[RichTable, int]:
-    """Lay out the first `most` problems of a comparison; return also the width of all columns."""
+    """Lay out the first `limit` problems of a comparison; return also the width of all columns."""
     notes = _footnotes(comparison)
     tables = _problem_tables(comparison, notes)
     spaces, natural = 2, _line_width(tables)
@@ -352,11 +352,11 @@ def _rich_table(
         page.add_row(Text(f"WARNING: {warning}", style="yellow"))
     if alarms or warnings:
         page.add_row("")
-    shown: list[tuple[Table, dict[str, int] | None]] = [(table, widths) for table in tables[:most]]
+    shown: list[tuple[Table, dict[str, int] | None]] = [(table, widths) for table in tables[:limit]]
     if len(tables) > 1:
         summary = solvers_table(ResultArrays(comparison))
-        kept = tuple(c for c in summary.columns if c.title in _SUMMARY)
-        shown.append((replace(summary, columns=kept), None))
+        columns = tuple(c for c in summary.columns if c.title in _SUMMARY)
+        shown.append((replace(summary, columns=columns), None))
     for number, (table, aligned) in enumerate(shown):
         if number:
             page.add_row("")
@@ -365,8 +365,8 @@ def _rich_table(
         page.add_row(Text(table.note, style="dim"))
         if table.columns:
             page.add_row(_rich_rows(table, aligned, spaces))
-    if most is not None and len(tables) > most:
-        rest = counted(len(tables) - most, "more problem")
+    if limit is not None and len(tables) > limit:
+        rest = counted(len(tables) - limit, "more problem")
         page.add_row(Text(f"and {rest}, which print(...) shows", style="dim"))
     if tables:
         page.add_row("")
@@ -407,9 +407,9 @@ def _rich_rows(table: Table, widths: dict[str, int] | None, spaces: int) -> Rich
     return laid
 
 
-def _printed(comparison: Findings, width: int | None, most: int | None = None) -> Console:
+def _printed(comparison: Findings, width: int | None, limit: int | None = None) -> Console:
     """Return a console that has recorded a table, by default as wide as the table."""
-    page, natural = _rich_table(comparison, width, most)
+    page, natural = _rich_table(comparison, width, limit)
     width = width or max(120, natural)
     console = Console(file=io.StringIO(), width=width, force_terminal=False, record=True)
     console.print(page)

@@ -115,10 +115,10 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def problem(self, solvers: Sequence[str]) -> str:
         """Return the error of the contrast in a study of these methods; empty if it is valid."""
         asked = {self.solver, self.baseline}
-        known = BY_ENERGY if asked & set(BY_ENERGY) else solvers
+        names = BY_ENERGY if asked & set(BY_ENERGY) else solvers
         for key in ("solver", "baseline"):
-            if not any(_form(getattr(self, key)).fullmatch(name) for name in known):
-                there = ", ".join(known)
+            if not any(_form(getattr(self, key)).fullmatch(name) for name in names):
+                there = ", ".join(names)
                 return f"{key} {getattr(self, key)!r} is none of the study's: {there}"
         if _names(self.baseline) not in (set(), _names(self.solver)):
             return f"solver {self.solver!r} and baseline {self.baseline!r} must name the same facts"
@@ -178,10 +178,10 @@ class Measured:
 def _matching(label: str, runs: pd.DataFrame) -> pd.DataFrame:
     """Return the runs of methods that a label matches, with the facts in their names."""
     solvers = runs["solver"].tolist()
-    known = {name: _form(label).fullmatch(name) for name in set(solvers)}
-    matches = [known[name] for name in solvers]
-    found = [match.groupdict() for match in matches if match is not None]
-    facts = {name: [plain_value(each[name]) for each in found] for name in _names(label)}
+    match_by_name = {name: _form(label).fullmatch(name) for name in set(solvers)}
+    matches = [match_by_name[name] for name in solvers]
+    groups = [match.groupdict() for match in matches if match is not None]
+    facts = {name: [plain_value(group[name]) for group in groups] for name in _names(label)}
     return runs[[match is not None for match in matches]].assign(**facts)
 
 
@@ -189,9 +189,9 @@ def _by_energy(metric: str, runs: pd.DataFrame) -> pd.DataFrame:
     """Return the mean gain of lower over higher energies in each cell, over all pairs of runs."""
     import pandas as pd
 
-    known = runs[np.isfinite(runs[["energy", metric]].astype(float)).all(axis=1)]
+    finite_runs = runs[np.isfinite(runs[["energy", metric]].astype(float)).all(axis=1)]
     rows = []
-    for _, mine in known.groupby("cell", sort=False):
+    for _, mine in finite_runs.groupby("cell", sort=False):
         energy, score = (mine[name].to_numpy(dtype=float) for name in ("energy", metric))
         slack = _SAME * max(1.0, float(np.abs(energy).max()))
         low, high = np.nonzero(energy[:, None] < energy - slack)
@@ -237,7 +237,7 @@ def gains(contrast: Contrast, runs: pd.DataFrame) -> list[list[float]]:
 def _by_set(pairs: pd.DataFrame) -> list[list[float]]:
     """Return the mean gains of the draws of each set."""
     draws = pairs.groupby(level=["unit", "draw"])[_GAIN].mean()
-    return [found.tolist() for _, found in draws.groupby(level="unit")]
+    return [set_gains.tolist() for _, set_gains in draws.groupby(level="unit")]
 
 
 def measure(contrasts: Sequence[Contrast], runs: pd.DataFrame) -> list[Measured]:
@@ -247,12 +247,12 @@ def measure(contrasts: Sequence[Contrast], runs: pd.DataFrame) -> list[Measured]
     """
     effects = [effect(as_rows(gains(contrast, runs))) for contrast in contrasts]
     primary = [at for at, contrast in enumerate(contrasts) if contrast.primary]
-    corrected = [found.p_value for found in effects]
+    corrected = [estimate.p_value for estimate in effects]
     for at, p in zip(primary, holm([corrected[at] for at in primary]), strict=True):
         corrected[at] = p
     return [
-        Measured(contrast, found, p, verdict(found, p, contrast.margin))
-        for contrast, found, p in zip(contrasts, effects, corrected, strict=True)
+        Measured(contrast, estimate, p, verdict(estimate, p, contrast.margin))
+        for contrast, estimate, p in zip(contrasts, effects, corrected, strict=True)
     ]
 
 
@@ -268,8 +268,8 @@ def regimes(contrast: Contrast, runs: pd.DataFrame) -> pd.DataFrame:
         here = effect(as_rows(_by_set(mine)))
         outcome = verdict(here, here.p_value, contrast.margin)
         rows.append((*place, Measured(contrast, here, math.nan, outcome)))
-    found = pd.DataFrame(rows, columns=[*over, "measured"])
-    return found.astype({name: pairs[name].dtype for name in over})
+    results = pd.DataFrame(rows, columns=[*over, "measured"])
+    return results.astype({name: pairs[name].dtype for name in over})
 
 
 def _map(contrast: Contrast, runs: pd.DataFrame) -> list[Block]:
@@ -300,50 +300,50 @@ def _map(contrast: Contrast, runs: pd.DataFrame) -> list[Block]:
     columns = [
         *(column(name, cells[name]) for name in contrast.over),
         *_effects(cells["measured"].tolist()),
-        column("verdict", [found.verdict for found in cells["measured"]]),
+        column("verdict", [result.verdict for result in cells["measured"]]),
     ]
     note = "Verdicts by intervals and tests of each cell, without correction for their number."
     return [picture, Table(f"gains-{contrast.name}", caption, tuple(columns), note)]
 
 
-def _effects(held: Sequence[Measured]) -> list[Column]:
+def _effects(measured: Sequence[Measured]) -> list[Column]:
     """Return the columns on the size of effects, and on the sets and draws behind them."""
-    effects = [found.effect for found in held]
-    sets = [Cell(f"{found.above}/{found.sets}", found.above) for found in effects]
+    effects = [result.effect for result in measured]
+    sets = [Cell(f"{estimate.above}/{estimate.sets}", estimate.above) for estimate in effects]
     return [
-        column("gain", held, _gain_cell, help="mean over sets of means over draws"),
-        column("95 % interval", held, _interval_cell, help="over resampled sets and draws"),
+        column("gain", measured, _gain_cell, help="mean over sets of means over draws"),
+        column("95 % interval", measured, _interval_cell, help="over resampled sets and draws"),
         Column("sets above", sets, help="sets with a mean above zero, of all"),
-        column("draws", [found.draws for found in effects]),
+        column("draws", [estimate.draws for estimate in effects]),
     ]
 
 
 def _gain_map(cells: pd.DataFrame, facts: Sequence[str]) -> Chart:
     """Return the map of gains, coloured where the verdict is a gain or a loss."""
     measured = cells["measured"].tolist()
-    known = [c.effect.value for c in measured if c.verdict in ("gain", "loss")]
-    most = max(map(abs, known), default=1.0)
+    clear_gains = [c.effect.value for c in measured if c.verdict in ("gain", "loss")]
+    largest = max(map(abs, clear_gains), default=1.0)
     places: dict[str, Any] = {"y": "", "panel": ""}
     places |= {axis: cells[name] for axis, name in zip(("x", "y", "panel"), facts, strict=False)}
     rows = cells.assign(
         **places,
-        text=[_gain_text(found) for found in measured],
+        text=[_gain_text(result) for result in measured],
         value=[c.effect.value if c.verdict in ("gain", "loss") else 0.0 for c in measured],
     )[["x", "y", "panel", "text", "value"]]
     if len(facts) > 2:
         rows["panel"] = rows["panel"].cat.rename_categories(lambda label: f"{facts[2]} {label}")
     # The domain exceeds the data, because text is illegible on the darkest shades. Orange marks a
     # loss, blue a gain.
-    scale = {"scheme": "redblue", "domain": [-1.6 * most, 1.6 * most]}
+    scale = {"scheme": "redblue", "domain": [-1.6 * largest, 1.6 * largest]}
     rows = rows.sort_values(["panel", "y", "x"])
     return heatmap(rows, facts[0], facts[1] if len(facts) > 1 else "", scale=scale)
 
 
-def _gain_text(found: Measured) -> str:
-    sign = {"equivalent": " =", "undecided": " ?"}.get(found.verdict, "")
-    low, high = found.effect.low, found.effect.high
+def _gain_text(result: Measured) -> str:
+    sign = {"equivalent": " =", "undecided": " ?"}.get(result.verdict, "")
+    low, high = result.effect.low, result.effect.high
     interval = "" if math.isnan(low) else f"{_short(low)}, {_short(high)}"
-    return f"{_short(found.effect.value)}{sign}\n{interval}"
+    return f"{_short(result.effect.value)}{sign}\n{interval}"
 
 
 def _short(value: float) -> str:
@@ -357,7 +357,7 @@ def contrasts_section(contrasts: Sequence[Contrast], runs: pd.DataFrame) -> Sect
     if not contrasts:
         return None
     measured = measure(contrasts, runs)
-    ordered = sorted(measured, key=lambda found: not found.contrast.primary)
+    ordered = sorted(measured, key=lambda result: not result.contrast.primary)
     maps = [block for c in contrasts if c.over for block in _map(c, runs)]
     pictures = tuple(block for block in maps if not isinstance(block, Table))
     tables = tuple(block for block in maps if isinstance(block, Table))
@@ -366,16 +366,16 @@ def contrasts_section(contrasts: Sequence[Contrast], runs: pd.DataFrame) -> Sect
 
 
 def _table(measured: Sequence[Measured]) -> Table:
-    primary = sum(found.contrast.primary for found in measured)
-    least = 2.0 ** (1 - max((found.effect.sets for found in measured), default=0))
-    margins = sorted({found.contrast.margin for found in measured if found.contrast.margin > 0})
+    primary = sum(result.contrast.primary for result in measured)
+    lowest_p = 2.0 ** (1 - max((result.effect.sets for result in measured), default=0))
+    margins = sorted({result.contrast.margin for result in measured if result.contrast.margin > 0})
     equivalent = (
         ", equivalent where the 90 % interval lies within the margin of "
         f"{' or '.join(f'{margin:g}' for margin in margins)}"
         if margins
         else ""
     )
-    contrasts = [found.contrast for found in measured]
+    contrasts = [result.contrast for result in measured]
     columns = (
         Column(
             "contrast",
@@ -399,28 +399,28 @@ def _table(measured: Sequence[Measured]) -> Table:
         "the first is better.",
         columns,
         "Sets are the units: intervals resample sets, and draws within them; p-values are of "
-        f"changes of sign of their means, of which none can be below {least:.2g}. "
+        f"changes of sign of their means, of which none can be below {lowest_p:.2g}. "
         f"Gain and loss where the p-value, after correction for primary contrasts, is below "
         f"{ALPHA:g} and the interval on one side of zero{equivalent}; else undecided. Secondary "
         "contrasts are exploratory.",
     )
 
 
-def _gain_cell(found: Measured) -> Cell:
-    value = found.effect.value
-    return Cell(NONE) if math.isnan(value) else Cell(_signed(value, found), value)
+def _gain_cell(result: Measured) -> Cell:
+    value = result.effect.value
+    return Cell(NONE) if math.isnan(value) else Cell(_signed(value, result), value)
 
 
-def _interval_cell(found: Measured) -> Cell:
-    low, high = found.effect.low, found.effect.high
+def _interval_cell(result: Measured) -> Cell:
+    low, high = result.effect.low, result.effect.high
     if math.isnan(low):
         return Cell(NONE)
-    return Cell(f"{_signed(low, found)} to {_signed(high, found)}", low)
+    return Cell(f"{_signed(low, result)} to {_signed(high, result)}", low)
 
 
-def _signed(value: float, found: Measured) -> str:
+def _signed(value: float, result: Measured) -> str:
     """Return a number with enough decimals to distinguish the ends of its interval."""
-    width = found.effect.high - found.effect.low
-    size = width if width > 0 else abs(found.effect.value)
+    width = result.effect.high - result.effect.low
+    size = width if width > 0 else abs(result.effect.value)
     decimals = 3 if not size > 0 else min(12, max(3, 1 - math.floor(math.log10(size))))
     return f"{value:+.{decimals}f}"

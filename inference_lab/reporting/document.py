@@ -76,9 +76,9 @@ def column(
         if cell.value is not None and math.isfinite(cell.value)
     }
     if best is not None and len(set(digits.values())) > 1:
-        chosen = best(list(digits.values()))
+        best_value = best(list(digits.values()))
         for at, value in digits.items():
-            if value == chosen and not cells[at].mark:
+            if value == best_value and not cells[at].mark:
                 cells[at] = replace(cells[at], mark="best")
     if right is None:
         right = form is not str or any(cell.value is not None for cell in cells)

@@ -33,7 +33,7 @@ _START = re.compile(r"^(\d*)([-+#.)])(?=[-# ]|$)")
 
 def _inline(text: str) -> str:
     """Escape a text within a line, not at the start of a block."""
-    text = _ESCAPED.sub(lambda found: "\\" + found[0], printable(text))
+    text = _ESCAPED.sub(lambda match: "\\" + match[0], printable(text))
     return "".join(_ENTITIES.get(c, c) for c in text)
 
 

@@ -41,12 +41,12 @@ _TIME_RATIO = 1.1
 
 
 def _summary_columns(results: ResultArrays, summary: pd.DataFrame) -> list[Column]:
-    chosen = [int(s) for s in results.everyone if summary.runs[s]]
+    indices = [int(s) for s in results.everyone if summary.runs[s]]
 
     def made(title: str, values: pd.Series[Any], form: Form = str, **more: Any) -> Column:
-        return column(title, values[chosen].tolist(), form, **more)
+        return column(title, values[indices].tolist(), form, **more)
 
-    columns = [column("solver", [results.solvers[s] for s in chosen])]
+    columns = [column("solver", [results.solvers[s] for s in indices])]
     if len(set(results.total.problems.tolist())) > 1:
         columns.append(made("run on", summary.problems, help="problems that the solver was run on"))
     primal = "distance to the best energy known"
@@ -54,13 +54,15 @@ def _summary_columns(results: ResultArrays, summary: pd.DataFrame) -> list[Colum
     if summary.gaps.any():
         bound = "distance to the best bound known, of any solver"
         columns.append(made("gap %", summary.gap, format_percent, help=bound))
-        if (summary.gaps < summary.problems)[chosen].any():
-            known = [
+        if (summary.gaps < summary.problems)[indices].any():
+            gap_counts = [
                 Cell(f"{summary.gaps[s]}/{summary.problems[s]}", int(summary.gaps[s]))
-                for s in chosen
+                for s in indices
             ]
-            columns.append(Column("gap known", known, help="problems on which the gap is known"))
-    if np.isfinite(summary.regret[chosen]).any():
+            columns.append(
+                Column("gap known", gap_counts, help="problems on which the gap is known")
+            )
+    if np.isfinite(summary.regret[indices]).any():
         above = "energy above the best known, in weights of a violated constraint: mean over runs"
         columns.append(made("regret", summary.regret, "{:.3g}".format, best=min, help=above))
     best = "runs that found the best energy known"
@@ -147,17 +149,17 @@ def classes_section(results: ResultArrays) -> Section | None:
     heads: dict[str, Column] = {}
     cells: dict[str, list[Cell]] = {title: [] for title in ("class", "problems", *titles)}
     for name in results.classes:
-        chosen = np.flatnonzero(of == name)
-        made = {c.title: c for c in _summary_columns(results, results.summary(chosen))}
+        members = np.flatnonzero(of == name)
+        made = {c.title: c for c in _summary_columns(results, results.summary(members))}
         heads |= made
         n = len(made["solver"].cells)
         cells["class"] += [Cell(name)] * n
-        cells["problems"] += [Cell(str(len(chosen)), len(chosen))] * n
+        cells["problems"] += [Cell(str(len(members)), len(members))] * n
         for title in titles:
             cells[title] += made[title].cells if title in made else [Cell(NONE)] * n
     columns = [
-        replace(heads.get(title, Column(title, [], right=title != "class")), cells=held)
-        for title, held in cells.items()
+        replace(heads.get(title, Column(title, [], right=title != "class")), cells=entries)
+        for title, entries in cells.items()
     ]
     table = Table(
         "classes",
@@ -179,8 +181,8 @@ def in_short(results: ResultArrays) -> str:
     sentences = [*_quality(results), _proofs(results)]
     failed = Counter(r.solver for r in records if r.failed)
     if failed:
-        each = listed([f"{solver} ({count:,})" for solver, count in failed.most_common()])
-        sentences.append(f"{failed.total():,} of {counted(len(records), 'run')} failed: {each}.")
+        counts = listed([f"{solver} ({count:,})" for solver, count in failed.most_common()])
+        sentences.append(f"{failed.total():,} of {counted(len(records), 'run')} failed: {counts}.")
     return " ".join(sentences)
 
 
@@ -219,11 +221,11 @@ def _proofs(results: ResultArrays) -> str:
     """Return a sentence on the solvers with the most proofs, and on the proved problems."""
     proved, names = results.total.proved, results.solvers
     n = len(results.problems)
-    most = max(float(proved[s]) for s in results.order)
-    best = listed([names[s] for s in results.order if proved[s] >= most - 1e-9])
+    top_rate = max(float(proved[s]) for s in results.order)
+    best = listed([names[s] for s in results.order if proved[s] >= top_rate - 1e-9])
     by = (
-        f"Most answers are proved by {best}, in {format_rate(most)} % of runs"
-        if most
+        f"Most answers are proved by {best}, in {format_rate(top_rate)} % of runs"
+        if top_rate
         else "No run proves its answer by its own bound"
     )
     return (

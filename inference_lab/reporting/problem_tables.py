@@ -51,27 +51,27 @@ def sizes(problem: ProblemSummary) -> str:
 def known_facts(problem: ProblemSummary, rows: Iterable[Row]) -> str:
     """Return best energy and bound, the energy of the ground truth, and the remarks, in words."""
     decimals = _row_decimals(problem, rows)
-    known = []
+    phrases = []
     if math.isfinite(problem.best_energy):
-        known.append(f"best energy {format_energy(problem.best_energy, decimals)}")
+        phrases.append(f"best energy {format_energy(problem.best_energy, decimals)}")
     if math.isfinite(problem.best_bound):
         bound = format_energy(problem.best_bound, decimals)
         cut_short = ", cut short by a limit" if problem.best_bound_cut_short else ""
-        known.append(f"best bound {bound} ({problem.best_bound_by}{cut_short})")
+        phrases.append(f"best bound {bound} ({problem.best_bound_by}{cut_short})")
     elif problem.best_bound == math.inf:
-        known.append(f"infeasible ({problem.best_bound_by})")
+        phrases.append(f"infeasible ({problem.best_bound_by})")
     else:
-        known.append("no bound known")
+        phrases.append("no bound known")
     if problem.truth_energy is not None:
         truth = format_energy(problem.truth_energy, decimals)
-        known.append(f"ground truth {truth if truth != NONE else 'infeasible'}")
-    return "; ".join([", ".join(known), *problem.remarks])
+        phrases.append(f"ground truth {truth if truth != NONE else 'infeasible'}")
+    return "; ".join([", ".join(phrases), *problem.remarks])
 
 
 def _row_decimals(problem: ProblemSummary, rows: Iterable[Row]) -> int:
     """Return the number of decimals of all energies and bounds in the table of a problem."""
-    found = [e for row in rows for e in (row.energy_max, row.lower_bound)]
-    return decimals_for([*found, problem.truth_energy or 0.0])
+    values = [e for row in rows for e in (row.energy_max, row.lower_bound)]
+    return decimals_for([*values, problem.truth_energy or 0.0])
 
 
 def problem_columns(
@@ -84,12 +84,12 @@ def problem_columns(
     decimals = _row_decimals(problem, rows)
     energy = energies(decimals)
 
-    def found(row: Row) -> Cell:
+    def energy_cell(row: Row) -> Cell:
         return replace(energy(row.energy), mark="best" if problem.is_best(row.energy) else "")
 
     def spread(row: Row) -> str | Cell:
-        found = row.energy_max - row.energy_min if math.isfinite(row.energy) else None
-        return "0" if found == 0 else energy(found)
+        difference = row.energy_max - row.energy_min if math.isfinite(row.energy) else None
+        return "0" if difference == 0 else energy(difference)
 
     def partition(row: Row) -> str:
         if row.log_partition is None:
@@ -99,7 +99,7 @@ def problem_columns(
 
     columns = [
         column("solver", [row.solver for row in rows]),
-        column("energy", rows, found),
+        column("energy", rows, energy_cell),
     ]
     if any(row.runs > 1 for row in everywhere):
         columns.append(column("spread", rows, spread, help="highest energy minus lowest"))

@@ -33,9 +33,9 @@ def _rows(values: npt.ArrayLike) -> tuple[FloatArray, IntArray]:
     """Return the sets that have draws, with NaN last, and the number of draws of each."""
     array = np.asarray(values, dtype=np.float64)
     counts = (~np.isnan(array)).sum(axis=1)
-    kept = counts > 0
+    nonempty = counts > 0
     # NaN are sorted to the end.
-    return np.sort(array[kept], axis=1), counts[kept].astype(np.int64)
+    return np.sort(array[nonempty], axis=1), counts[nonempty].astype(np.int64)
 
 
 def as_rows(sets: Iterable[Sequence[float]]) -> FloatArray:
@@ -65,8 +65,8 @@ def mean_resampled(
     total = np.zeros(resamples)
     # Not scipy's bootstrap, because it resamples one level only.
     for _ in range(sets):
-        chosen = rng.integers(sets, size=resamples)
-        size, begin = counts[chosen], chosen * longest
+        set_indices = rng.integers(sets, size=resamples)
+        size, begin = counts[set_indices], set_indices * longest
         added = np.zeros(resamples)
         # One draw at a time for all resamples, because that stays within the cache of a processor.
         # Draws beyond the size of a set do not count.
@@ -92,7 +92,7 @@ def sign_flip(
     means = np.nansum(rows, axis=1) / counts
     observed = abs(float(means.sum()))
     # The tolerance makes sums that differ by rounding alone equally extreme.
-    least = observed - 1e-12 * float(np.abs(means).sum())
+    threshold = observed - 1e-12 * float(np.abs(means).sum())
     if observed <= 1e-300:
         return 1.0
     if len(means) <= exact:
@@ -101,9 +101,9 @@ def sign_flip(
         sums = means[:1]
         for mean in means[1:]:
             sums = np.concatenate([sums + mean, sums - mean])
-        return float((np.abs(sums) >= least).mean())
+        return float((np.abs(sums) >= threshold).mean())
     signs = np.random.default_rng(seed).choice([-1.0, 1.0], size=(resamples, len(means)))
-    as_extreme = int((np.abs(signs @ means) >= least).sum())
+    as_extreme = int((np.abs(signs @ means) >= threshold).sum())
     return (as_extreme + 1) / (resamples + 1)
 
 
@@ -154,17 +154,17 @@ def effect(values: npt.ArrayLike, *, seed: int = 0) -> Effect:
 Verdict = Literal["gain", "loss", "equivalent", "undecided"]
 
 
-def verdict(found: Effect, p_value: float, margin: float = 0.0) -> Verdict:
+def verdict(estimate: Effect, p_value: float, margin: float = 0.0) -> Verdict:
     """Return the verdict on a difference, by its intervals and its p-value."""
     if (
         margin > 0
-        and found.sets >= FEWEST
-        and -margin < found.inner_low
-        and found.inner_high < margin
+        and estimate.sets >= FEWEST
+        and -margin < estimate.inner_low
+        and estimate.inner_high < margin
     ):
         return "equivalent"
-    if p_value < ALPHA and found.low > 0:
+    if p_value < ALPHA and estimate.low > 0:
         return "gain"
-    if p_value < ALPHA and found.high < 0:
+    if p_value < ALPHA and estimate.high < 0:
         return "loss"
     return "undecided"

@@ -56,8 +56,8 @@ def problem_class(record: Record, entry: str | None = None) -> str:
     """
     if entry is not None:
         return str(record.problem_info.get(entry, "other"))
-    given = record.problem_info.get("class")
-    return str(given) if given is not None else record.problem.partition("(")[0]
+    label = record.problem_info.get("class")
+    return str(label) if label is not None else record.problem.partition("(")[0]
 
 
 def facts_of(record: Record) -> dict[str, Any]:
@@ -66,8 +66,8 @@ def facts_of(record: Record) -> dict[str, Any]:
         settings = parse_spec(record.problem).settings
     except SpecError:
         settings = {}
-    given = {name: plain_value(raw) for name, raw in settings.items() if raw is not None}
-    return {"problem": record.problem, **given, **record.problem_info}
+    facts = {name: plain_value(raw) for name, raw in settings.items() if raw is not None}
+    return {"problem": record.problem, **facts, **record.problem_info}
 
 
 @dataclass(frozen=True)
@@ -139,23 +139,23 @@ class ResultArrays:
         import pandas as pd
 
         problem, solver = self._places
-        known = self.reference[problem]
-        kept = ("energy", "seconds", "time_limit", "accuracy", "pairwise_f", "failed", "answered")
+        reference = self.reference[problem]
+        names = ("energy", "seconds", "time_limit", "accuracy", "pairwise_f", "failed", "answered")
         runs = pd.DataFrame(
             {
                 "problem": problem,
                 "solver": solver,
-                **{name: [getattr(r, name) for r in self.records] for name in kept},
+                **{name: [getattr(r, name) for r in self.records] for name in names},
                 "unsupported": [r.refused for r in self.records],
                 # Whether the run proves, without contradiction, that no labelling is feasible.
                 "infeasible": [r.status == "infeasible" for r in self.records],
                 "weight": [r.problem_info.get("weight") for r in self.records],
             }
         ).astype(dict.fromkeys(("accuracy", "pairwise_f", "time_limit"), np.float64))
-        runs["infeasible"] &= ~np.isfinite(known)
+        runs["infeasible"] &= ~np.isfinite(reference)
         runs["energy"] = runs["energy"].fillna(np.inf)
         runs["seconds"] = runs["seconds"].clip(lower=0.0)
-        gap = primal_gap_percent(runs["energy"], known)
+        gap = primal_gap_percent(runs["energy"], reference)
         runs["primal_gap"] = np.where(runs["infeasible"], 0.0, gap)
         # The run found the best known energy, or proved infeasibility.
         runs["best"] = runs["primal_gap"] == 0.0
@@ -164,9 +164,9 @@ class ResultArrays:
             dtype=np.float64,
         )
         with np.errstate(invalid="ignore", over="ignore"):
-            above = (runs["energy"].to_numpy() - known) / weight
-            slack = CONTRADICTION_TOLERANCE * np.maximum(1.0, np.abs(known))
-            refuted = runs["energy"] > known + slack
+            above = (runs["energy"].to_numpy() - reference) / weight
+            slack = CONTRADICTION_TOLERANCE * np.maximum(1.0, np.abs(reference))
+            refuted = runs["energy"] > reference + slack
         above = np.where(np.isfinite(above), above, np.nan)
         runs["regret"] = np.where(runs["best"], 0.0 * weight, above)
         proof = np.where(refuted, np.inf, self.traces.time_to_proof())
@@ -221,9 +221,9 @@ class ResultArrays:
         import pandas as pd
 
         numbers = pd.Series(np.asarray(values, dtype=np.float64))
-        found = numbers.groupby([*self._places]).median().unstack()
+        medians = numbers.groupby([*self._places]).median().unstack()
         rows, columns = range(len(self.problems)), range(len(self.solvers))
-        return found.reindex(index=rows, columns=columns).to_numpy()
+        return medians.reindex(index=rows, columns=columns).to_numpy()
 
     @cached_property
     def run(self) -> BoolArray:
@@ -256,8 +256,8 @@ class ResultArrays:
         problems = {problem.name: number for number, problem in enumerate(self.problems)}
         solvers = {spec: number for number, spec in enumerate(self.solvers)}
         rows = self.comparison.rows
-        found = {(problems[row.problem], solvers[row.solver]): row.gap_percent for row in rows}
-        return pd.Series(found, dtype=np.float64).rename_axis(["problem", "solver"]).dropna()
+        gaps = {(problems[row.problem], solvers[row.solver]): row.gap_percent for row in rows}
+        return pd.Series(gaps, dtype=np.float64).rename_axis(["problem", "solver"]).dropna()
 
     def summary(self, problems: IntArray) -> pd.DataFrame:
         """Return the means over the problems with these indices, one row for each solver.
@@ -276,10 +276,10 @@ class ResultArrays:
         solvers = range(len(self.solvers))
 
         def mean_of(name: str) -> FloatArray:
-            known = runs[runs[name].notna()]
-            total = np.bincount(known["solver"], known[name], len(solvers))
+            rows = runs[runs[name].notna()]
+            total = np.bincount(rows["solver"], rows[name], len(solvers))
             with np.errstate(invalid="ignore"):
-                return np.asarray(total / np.bincount(known["solver"], minlength=len(solvers)))
+                return np.asarray(total / np.bincount(rows["solver"], minlength=len(solvers)))
 
         counts = pd.DataFrame(
             {
@@ -290,7 +290,7 @@ class ResultArrays:
                 "unsupported": by["unsupported"].sum(),
             }
         )
-        found = {
+        means = {
             "primal": typical.groupby("solver").mean(),
             "gap": gaps.mean(),
             "seconds": by["charged_seconds"].agg(mean),
@@ -299,7 +299,7 @@ class ResultArrays:
             "proved": pd.Series((100.0 * mean_of("proved")).round(10)),
             **{name: pd.Series(mean_of(name)) for name in ("regret", "accuracy", "pairwise_f")},
         }
-        numbers = pd.DataFrame(found).reindex(solvers)
+        numbers = pd.DataFrame(means).reindex(solvers)
         return counts.reindex(solvers).fillna(0).astype(int).join(numbers)
 
     @cached_property

@@ -103,7 +103,7 @@ def environment_section(comparison: Findings) -> Section:
         "time limit (s)": _distinct(r.time_limit for r in comparison.records),
         "memory limit": memory_limits(comparison.records),
     }
-    given = Table(
+    limit_table = Table(
         "limits",
         "Limits of all runs.",
         (
@@ -112,7 +112,7 @@ def environment_section(comparison: Findings) -> Section:
         ),
     )
     if not names:
-        return Section("Environment", (given,))
+        return Section("Environment", (limit_table,))
     table = Table(
         "environment",
         "Machine and versions of the runs.",
@@ -124,11 +124,11 @@ def environment_section(comparison: Findings) -> Section:
             ),
         ),
     )
-    return Section("Environment", (given, table))
+    return Section("Environment", (limit_table, table))
 
 
 def _distinct(values: Iterable[float | None]) -> list[str]:
-    found = set(values)
-    return [f"{v:.15g}" for v in sorted(v for v in found if v is not None)] + (
-        ["none"] if None in found else []
+    distinct = set(values)
+    return [f"{v:.15g}" for v in sorted(v for v in distinct if v is not None)] + (
+        ["none"] if None in distinct else []
     )

@@ -91,8 +91,8 @@ def _by_size(
 ) -> pd.DataFrame:
     """Return means by size, one row for each, and by solver in the order of the report."""
     sizes = np.unique(runs["size"].dropna())
-    found = runs.astype({name: float}).groupby(["size", "solver"])[name].agg(mean).unstack()
-    return found.reindex(index=sizes, columns=results.order)
+    means = runs.astype({name: float}).groupby(["size", "solver"])[name].agg(mean).unstack()
+    return means.reindex(index=sizes, columns=results.order)
 
 
 def _columns(values: pd.DataFrame, form: Form) -> list[Column]:
@@ -116,7 +116,7 @@ def _exponents(results: ResultArrays, runs: pd.DataFrame) -> list[Cell]:
         if solver in slopes and np.ptp(x) > 0:
             slope = np.polyfit(x, np.log(points["seconds"].clip(lower=1e-6)), 1)[0]
             slopes[solver].setdefault(points["block"].iloc[-1], []).append(float(slope))
-    return [_exponent(list(found.values())) for found in slopes.values()]
+    return [_exponent(list(blocks.values())) for blocks in slopes.values()]
 
 
 def _gap_table(results: ResultArrays, runs: pd.DataFrame, growing: str, apart: str | None) -> Table:
@@ -128,10 +128,10 @@ def _gap_table(results: ResultArrays, runs: pd.DataFrame, growing: str, apart: s
     runs = runs.assign(above=np.where(results.of("primal_gap") == 0.0, 0.0, above))
     columns = [column("solver", results.labels)]
     sizes = np.unique(runs["size"].dropna())
-    for held in sorted(set(runs["apart"]), key=lambda part: (len(part), part)):
-        part = _by_size(results, runs[runs["apart"] == held], "above", "mean")
+    for value in sorted(set(runs["apart"]), key=lambda part: (len(part), part)):
+        part = _by_size(results, runs[runs["apart"] == value], "above", "mean")
         for made in _columns(part.reindex(sizes), format_percent):
-            title = made.title if apart is None else f"{made.title}, {apart} {held}"
+            title = made.title if apart is None else f"{made.title}, {apart} {value}"
             columns.append(replace(made, title=title))
     return Table(
         "gaps-by-size",
@@ -156,9 +156,9 @@ def _exponent(slopes: list[list[float]]) -> Cell:
     """Return the mean slope, with its interval if there are several blocks."""
     if not slopes:
         return Cell(NONE)
-    found = effect(as_rows(slopes))
-    interval = f" [{found.low:.2f}, {found.high:.2f}]" if len(slopes) > 1 else ""
-    return Cell(f"{found.value:.2f}{interval}", found.value)
+    estimate = effect(as_rows(slopes))
+    interval = f" [{estimate.low:.2f}, {estimate.high:.2f}]" if len(slopes) > 1 else ""
+    return Cell(f"{estimate.value:.2f}{interval}", estimate.value)
 
 
 def _without(problem: str, setting: str) -> str:
@@ -167,5 +167,5 @@ def _without(problem: str, setting: str) -> str:
         spec = parse_spec(problem)
     except SpecError:
         return problem
-    kept = {name: value for name, value in spec.settings.items() if name != setting}
-    return f"{spec.name}{kept}"
+    settings = {name: value for name, value in spec.settings.items() if name != setting}
+    return f"{spec.name}{settings}"

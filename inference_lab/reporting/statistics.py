@@ -58,19 +58,19 @@ def primal_gap_percent(energies: npt.ArrayLike, reference: npt.ArrayLike) -> Flo
         gap = 100.0 * (difference / np.maximum(np.abs(energy), np.abs(best)))
         close = difference <= OPTIMALITY_TOLERANCE * np.maximum(1.0, np.abs(best))
         opposite = energy * np.sign(best) < 0
-        known = np.isfinite(energy) & np.isfinite(best)
-    gap = np.where(opposite | ~known, 100.0, np.minimum(gap, 100.0))
-    gap = np.where(close & known, 0.0, gap)
+        finite = np.isfinite(energy) & np.isfinite(best)
+    gap = np.where(opposite | ~finite, 100.0, np.minimum(gap, 100.0))
+    gap = np.where(close & finite, 0.0, gap)
     return np.where(np.isnan(energy) | np.isnan(best), np.nan, gap)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return p-values after Holm's correction for their number."""
     # The i-th smallest of m p-values counts m - i + 1 times, at most 1 and never falling.
-    found = np.asarray(p_values, dtype=np.float64)
-    order = np.argsort(found, kind="stable")
-    corrected = np.empty_like(found)
-    corrected[order] = np.maximum.accumulate(found[order] * np.arange(len(found), 0, -1))
+    values = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(values, kind="stable")
+    corrected = np.empty_like(values)
+    corrected[order] = np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1))
     return [min(1.0, float(p)) for p in corrected]
 
 

@@ -140,9 +140,9 @@ def test_pairs_are_lines_between_points_of_clusters():
     ).assign(name=NAMES[-3:], **ends)
     drawn = drawing(charts.pairs_chart(points, pairs, ("first", "second")))
     lines = [
-        (found["stroke-dasharray"], found["stroke-width"])
+        (attributes["stroke-dasharray"], attributes["stroke-width"])
         for text in re.findall("<line [^>]*rule mark[^>]*>", drawn.svg)
-        if (found := dict(re.findall(r'([\w-]+)="([^"]*)"', text)))
+        if (attributes := dict(re.findall(r'([\w-]+)="([^"]*)"', text)))
     ]
     assert lines == [("1,0", "0.8"), ("4,3", "2"), ("4,3", "0.8")]
     looks = re.findall('<path [^>]*"point"[^>]* d="([^"]*)" fill="([^"]*)"', drawn.svg)

@@ -263,11 +263,11 @@ def test_a_run_that_is_not_covered_is_a_record_with_the_reason():
 def test_bad_input_is_one_line_before_anything_runs(arguments, refusal, tmp_path):
     SEEN.clear()
     store = tmp_path / "runs.jsonl"
-    given = {"problems": [problem()], "solvers": [Spy()], "store": store, **arguments}
-    if "solvers" not in arguments and isinstance(given["problems"], str | il.Problem):
-        given["problems"] = [problem("first"), given["problems"]]
+    call_arguments = {"problems": [problem()], "solvers": [Spy()], "store": store, **arguments}
+    if "solvers" not in arguments and isinstance(call_arguments["problems"], str | il.Problem):
+        call_arguments["problems"] = [problem("first"), call_arguments["problems"]]
     with pytest.raises((InputError, il.SpecError)) as caught:
-        il.compare(**given)
+        il.compare(**call_arguments)
     assert refusal in str(caught.value) and "\n" not in str(caught.value)
     assert SEEN == [] and not store.exists()
 
@@ -320,11 +320,11 @@ def test_the_warm_up_graph_has_every_family_of_the_graph():
     assert small.n_variables < 20 and small.n_factors == 1 and small.n_labels == 3
     assert sorted(small.edge_kinds) == sorted(full.edge_kinds)
     # The variables keep their order, so the terms can be compared one by one.
-    kept = [0, 1, 2, 3, 7, 8, 9, 20, 21, 30, 31, 40, 41]
+    variables = [0, 1, 2, 3, 7, 8, 9, 20, 21, 30, 31, 40, 41]
     x = rng.integers(0, 3, 50)
-    rest = [il.FactorGraph.from_terms(full.unary[[v for v in range(50) if v not in kept]])]
-    others = rest[0].energy(np.delete(x, kept))
-    assert small.energy(x[kept]) + others == pytest.approx(full.energy(x), abs=1e-12)
+    rest = [il.FactorGraph.from_terms(full.unary[[v for v in range(50) if v not in variables]])]
+    others = rest[0].energy(np.delete(x, variables))
+    assert small.energy(x[variables]) + others == pytest.approx(full.energy(x), abs=1e-12)
     ragged = il.FactorGraph.from_terms(
         [np.zeros(2), np.zeros(4)], [il.OwnTables([(0, 1)], np.ones((1, 2, 4)))]
     )

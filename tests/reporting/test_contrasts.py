@@ -24,26 +24,26 @@ SETS = "abcdefgh"
 def observed(better=0.1, noise=0.01, seeds=3):
     """Return runs of two methods: sets x noise x draws, the second method better."""
     rng = np.random.default_rng(5)
-    found = []
+    rows = []
     for data, wrong, seed in itertools.product(SETS, (0.0, 0.3), range(seeds)):
         facts = {"data": data, "noise": wrong, "seed": seed}
         base = rng.normal()
         gain = better * (wrong == 0.0) + noise * rng.normal()
         for solver, value in (("icm", base), ("ilp", base + gain)):
             names = {"cell": (data, wrong, seed), "solver": solver}
-            found.append({**facts, **names, "ari": value, "primal_gap": -value})
-    return pd.DataFrame(found)
+            rows.append({**facts, **names, "ari": value, "primal_gap": -value})
+    return pd.DataFrame(rows)
 
 
 def asked(**changes):
-    given = {"name": "exact", "metric": "ari", "solver": "ilp", "baseline": "icm"}
-    return Contrast(**{**given, **changes})
+    fields = {"name": "exact", "metric": "ari", "solver": "ilp", "baseline": "icm"}
+    return Contrast(**{**fields, **changes})
 
 
 def test_gains_are_paired_and_averaged_within_draws():
     runs = observed()
-    found = gains(asked(), runs)
-    for data, row in zip(SETS, found, strict=True):
+    set_gains = gains(asked(), runs)
+    for data, row in zip(SETS, set_gains, strict=True):
         for seed, gain in enumerate(row):
             cells = [
                 sum(
@@ -55,10 +55,10 @@ def test_gains_are_paired_and_averaged_within_draws():
             ]
             assert gain == pytest.approx(std.fmean(cells))
     # For costs, less is better.
-    assert gains(asked(metric="primal_gap"), runs) == found
+    assert gains(asked(metric="primal_gap"), runs) == set_gains
     clean = gains(asked(where={"noise": 0.0}), runs)
-    some = gains(asked(where={"noise": [0.0, 0.3], "data": ["a"]}), runs)
-    assert np.mean(clean) > 0.08 and some == [pytest.approx(found[0])]
+    first_set = gains(asked(where={"noise": [0.0, 0.3], "data": ["a"]}), runs)
+    assert np.mean(clean) > 0.08 and first_set == [pytest.approx(set_gains[0])]
     # Without known draws, each cell is one draw.
     assert [len(row) for row in gains(asked(draw="nothing"), runs)] == [6] * len(SETS)
 
@@ -80,12 +80,12 @@ def test_holm_is_over_the_primary_contrasts_only():
         asked(name="noisy", where={"noise": 0.3}, margin=0.01),
         asked(name="both", primary=True, margin=0.005),
     ]
-    found = measure(three, runs)
+    results = measure(three, runs)
     raw = [sign_flip(np.array(gains(c, runs))) for c in three]
-    assert [m.effect.p_value for m in found] == raw
-    assert [found[0].corrected, found[2].corrected] == holm([raw[0], raw[2]])
-    assert found[1].corrected == raw[1]
-    assert [m.verdict for m in found] == ["gain", "equivalent", "gain"]
+    assert [m.effect.p_value for m in results] == raw
+    assert [results[0].corrected, results[2].corrected] == holm([raw[0], raw[2]])
+    assert results[1].corrected == raw[1]
+    assert [m.verdict for m in results] == ["gain", "equivalent", "gain"]
 
 
 @pytest.mark.parametrize(
@@ -125,10 +125,10 @@ def runs_of_report():
 
 
 def cells(document, name, key):
-    found = table(document, name)
-    titles = [c.title for c in found.columns]
-    return found, {
-        row[titles.index(key)].text: dict(zip(titles, row, strict=True)) for row in found.rows
+    shown_table = table(document, name)
+    titles = [c.title for c in shown_table.columns]
+    return shown_table, {
+        row[titles.index(key)].text: dict(zip(titles, row, strict=True)) for row in shown_table.rows
     }
 
 
@@ -179,8 +179,8 @@ def test_a_report_shows_contrasts_ranks_by_blocks_and_regret():
 def test_block_ranks_by_counting():
     values = np.random.default_rng(0).integers(0, 3, (9, 3)).astype(float)
     blocks = list("aabbbcabc")
-    found = block_ranks(values, blocks)
-    for name, row in zip("abc", found, strict=True):
+    mean_ranks = block_ranks(values, blocks)
+    for name, row in zip("abc", mean_ranks, strict=True):
         mine = [v for v, b in zip(values, blocks, strict=True) if b == name]
         for s in range(3):
             ranks = [0.5 + sum(v < r[s] for v in r) + sum(v == r[s] for v in r) / 2 for r in mine]
@@ -211,9 +211,9 @@ def test_lower_energies_are_compared_across_all_solvers():
     contrast = asked(solver="lower energy", baseline="higher energy", over=["noise"])
     assert contrast.problem(["icm", "ilp"]) == ""
     assert "lower energy, higher energy" in replace(contrast, baseline="icm").problem(["icm"])
-    found = gains(contrast, runs)
-    assert len(found) == len(SETS) - 1
-    for row, data in zip(found, SETS[1:], strict=True):
+    set_gains = gains(contrast, runs)
+    assert len(set_gains) == len(SETS) - 1
+    for row, data in zip(set_gains, SETS[1:], strict=True):
         assert row == pytest.approx([std.fmean(wanted[data, seed]) for seed in range(2)])
     assert list(regimes(contrast, runs)["noise"]) == ["0", "0.3"]
     # For a cost, less is better; an observation without energy is ignored.
@@ -224,10 +224,10 @@ def test_lower_energies_are_compared_across_all_solvers():
 def test_regimes_are_the_contrasts_of_their_cells():
     runs = observed()
     contrast = asked(over=["noise", "seed"], breaks={"seed": [1]}, margin=0.02)
-    found = regimes(contrast, runs)
-    places = list(zip(found["noise"], found["seed"], strict=True))
+    results = regimes(contrast, runs)
+    places = list(zip(results["noise"], results["seed"], strict=True))
     assert places == [(n, s) for n in ("0", "0.3") for s in ("< 1", "≥ 1")]
-    for noise, seeds, cell in found.itertuples(index=False):
+    for noise, seeds, cell in results.itertuples(index=False):
         wanted = {"noise": float(noise), "seed": [0] if seeds == "< 1" else [1, 2]}
         [alone] = measure([asked(where=wanted)], runs)
         assert cell.effect == alone.effect
@@ -264,18 +264,18 @@ def test_labels_with_names_in_braces_are_paired_by_their_values():
     labels = sorted(set(runs["solver"]))
     assert both.problem(labels) == ""
     alone = {w: asked(solver=f"exact, x {w}", baseline=f"ICM, x {w}") for w in (1, 10)}
-    found = regimes(both, runs).set_index("weight")["measured"]
-    assert list(found.index) == ["1", "10"]
+    results = regimes(both, runs).set_index("weight")["measured"]
+    assert list(results.index) == ["1", "10"]
     for weight, contrast in alone.items():
-        assert found[str(weight)].effect == measure([contrast], runs)[0].effect
+        assert results[str(weight)].effect == measure([contrast], runs)[0].effect
     one = asked(solver="exact, x {weight}", baseline="ICM, x 1", over=["weight"])
     assert one.problem(labels) == ""
     against = regimes(one, runs).set_index("weight")["measured"]
     for weight in alone:
         [wanted] = measure([asked(solver=f"exact, x {weight}", baseline="ICM, x 1")], runs)
         assert against[str(weight)].effect == wanted.effect
-    each = [np.array(gains(contrast, runs)) for contrast in alone.values()]
-    assert np.array(gains(both, runs)) == pytest.approx((each[0] + each[1]) / 2)
+    arrays = [np.array(gains(contrast, runs)) for contrast in alone.values()]
+    assert np.array(gains(both, runs)) == pytest.approx((arrays[0] + arrays[1]) / 2)
     assert "must name the same facts" in asked(
         solver="exact, x 1", baseline="ICM, x {weight}"
     ).problem(labels)

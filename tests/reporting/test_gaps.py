@@ -35,13 +35,13 @@ def test_gaps_order_as_energies_do(runs):
     (problem,) = comparison.problems
     ordered = sorted(comparison.rows, key=lambda row: row.energy)
     for name in ("gap_percent", "over_best_percent"):
-        known = [getattr(row, name) for row in ordered if math.isfinite(row.energy)]
+        gaps = [getattr(row, name) for row in ordered if math.isfinite(row.energy)]
         bounded = math.isfinite(problem.best_bound) or name == "over_best_percent"
-        assert [gap is not None for gap in known] == [bounded] * len(known)
+        assert [gap is not None for gap in gaps] == [bounded] * len(gaps)
         if bounded:
-            assert known == sorted(known)
-    found = comparison.frame.sort_values("energy", kind="stable")
-    assert found.gap_percent.equals(found.gap_percent.sort_values(ignore_index=False))
+            assert gaps == sorted(gaps)
+    frame = comparison.frame.sort_values("energy", kind="stable")
+    assert frame.gap_percent.equals(frame.gap_percent.sort_values(ignore_index=False))
     # Energies that differ by more than rounding have different gaps.
     for a, b in pairwise(ordered):
         apart = b.energy - a.energy > 1e-5 * max(1.0, abs(b.energy), abs(problem.best_bound))
@@ -86,8 +86,8 @@ def test_problems_with_and_without_a_bound_share_a_table():
     text = comparison.to_text(200)
     assert "gap: (energy - best bound)" in text and "over best: (energy - best energy)" in text
     summary = comparison.to_latex(["gap %", "gap known"])
-    for known in ("good & 166.67 & 1/2", "poor & 255.56 & 1/2", "fair & 200.00 & 1/2"):
-        assert known in summary
+    for row_text in ("good & 166.67 & 1/2", "poor & 255.56 & 1/2", "fair & 200.00 & 1/2"):
+        assert row_text in summary
 
 
 def test_small_energies_have_gaps_in_their_own_units():

@@ -100,8 +100,8 @@ def _page_of(document: Document) -> str:
 def test_code_keeps_its_lines(text: str) -> None:
     """Code is one element with unchanged text."""
     page = render_page(Document("t", sections=(Section("s", (Code(text),)),)), {}, {})
-    found = _Elements(page)
-    names = [name for name, _ in found.elements]
+    elements = _Elements(page)
+    names = [name for name, _ in elements.elements]
     assert names.count("pre") == names.count("code") == names.count("script") == 1
     inside = re.search(r"<pre tabindex=\"0\"><code>(.*)</code></pre>", page, re.DOTALL)
     assert inside is not None
@@ -141,21 +141,21 @@ def _full_of(text: str) -> Document:
 def test_no_element_comes_from_data(text: str) -> None:
     """A text anywhere in a document yields the same elements and attributes as a plain word."""
     text = f"x{text}"  # content in every place
-    found, plain = _Elements(_page_of(_full_of(text))), _Elements(_page_of(_full_of("word")))
-    assert found.elements == plain.elements
+    elements, plain = _Elements(_page_of(_full_of(text))), _Elements(_page_of(_full_of("word")))
+    assert elements.elements == plain.elements
     shown = printable(text)
-    assert Counter(found.texts)[shown] == Counter(plain.texts)["word"]
-    assert Counter(found.of("title"))[shown] == Counter(plain.of("title"))["word"] > 0
-    assert Counter(found.of("aria-label"))[shown] == Counter(plain.of("aria-label"))["word"] > 0
+    assert Counter(elements.texts)[shown] == Counter(plain.texts)["word"]
+    assert Counter(elements.of("title"))[shown] == Counter(plain.of("title"))["word"] > 0
+    assert Counter(elements.of("aria-label"))[shown] == Counter(plain.of("aria-label"))["word"] > 0
 
 
 def test_the_page_is_alone() -> None:
     """Attributes name only parts and files of the report, and requests are forbidden."""
     page = _page_of(sample_document())
-    found = _Elements(page)
-    ids = found.of("id")
+    elements = _Elements(page)
+    ids = elements.of("id")
     assert len(set(ids)) == len(ids)
-    for tag, name, value in found.values:
+    for tag, name, value in elements.values:
         if name in ("href", "src", "action", "data", "srcset", "poster"):
             # Files of the report itself, of which the page has a copy.
             assert re.match(r"#|tables/[a-z0-9-]+\.(csv|tex)$|figures/[a-z0-9-]+\.svg$", value), (
@@ -168,7 +168,7 @@ def test_the_page_is_alone() -> None:
         assert not name.startswith("on")
     assert "@import" not in page
     assert not re.search(r"url\((?!#)", page)
-    policy = next(value for _, name, value in found.values if name == "content")
+    policy = next(value for _, name, value in elements.values if name == "content")
     scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
     digests = [hashlib.sha256(script.encode()).digest() for script in scripts]
     allowed = [f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests]
@@ -193,8 +193,8 @@ def test_deep_sections() -> None:
     section = Section("7")
     for title in "65432":
         section = Section(title, sections=(section,))
-    found = _Elements(_page_of(Document("1", sections=(section,))))
-    tags = [tag for tag, _ in found.elements if re.fullmatch("h[1-6]", tag)]
+    elements = _Elements(_page_of(Document("1", sections=(section,))))
+    tags = [tag for tag, _ in elements.elements if re.fullmatch("h[1-6]", tag)]
     assert tags == ["h1", "h2", "h3", "h4", "h5", "h6", "h6"]
 
 
@@ -203,12 +203,12 @@ def test_values_are_for_sorting() -> None:
     values = (1.5, -0.25, float("inf"), float("-inf"), float("nan"), None, 7, 1e-300)
     columns = tuple(Column(str(at)) for at in range(len(values)))
     table = table_of("t", "", columns, (tuple(Cell("x", value) for value in values),))
-    found = _Elements(_page_of(Document("t", sections=(Section("s", (table,)),))))
-    assert found.of("data-value") == ["1.5", "-0.25", "Infinity", "-Infinity", "7", "1e-300"]
+    elements = _Elements(_page_of(Document("t", sections=(Section("s", (table,)),))))
+    assert elements.of("data-value") == ["1.5", "-0.25", "Infinity", "-Infinity", "7", "1e-300"]
     cells = (Cell("1,500.0", 1500.0), Cell("1.50", 1.5004), Cell("7", None))
     table = table_of("t", "", columns[:3], (cells,))
-    found = _Elements(_page_of(Document("t", sections=(Section("s", (table,)),))))
-    assert found.of("data-value") == ["1.5004", ""]
+    elements = _Elements(_page_of(Document("t", sections=(Section("s", (table,)),))))
+    assert elements.of("data-value") == ["1.5004", ""]
 
 
 def _unpacked(page: str) -> list[str]:
@@ -222,14 +222,14 @@ def test_downloads_hold_the_files(tmp_path: Path) -> None:
     write_document(sample_document(), tmp_path)
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     *inside, files = _unpacked(page)
-    found = _Elements(page + "".join(text for text in inside if text.lstrip().startswith("<")))
-    names = found.of("download")
-    links = [address for address in found.of("href") if address.startswith("tables/")]
+    elements = _Elements(page + "".join(text for text in inside if text.lstrip().startswith("<")))
+    names = elements.of("download")
+    links = [address for address in elements.of("href") if address.startswith("tables/")]
     assert links == [f"tables/{name}" for name in names]
     assert len(names) == 2 * len(sample_document().tables())
-    held = json.loads(files)
-    assert set(held) == set(names)
-    for name, content in held.items():
+    contents = json.loads(files)
+    assert set(contents) == set(names)
+    for name, content in contents.items():
         assert content.encode() == (tmp_path / "tables" / name).read_bytes()
 
 
@@ -239,9 +239,9 @@ def test_names_are_parted_between_their_settings() -> None:
     def head(name: str) -> str:
         table = Table("t", "", (Column("solver", [Cell(name)], right=False),))
         page = _page_of(Document("t", sections=(Section("s", (table,)),)))
-        found = re.search(r'<th scope="row">(.*)</th>', page)
-        assert found is not None
-        return found[1]
+        match = re.search(r'<th scope="row">(.*)</th>', page)
+        assert match is not None
+        return match[1]
 
     assert head("trw-s(tighten=cycles)") == "trw-s(tighten=cycles)"
     long = "loopy-bp(damping=0.5, schedule=synchronous, max_iterations=2000)"
@@ -326,7 +326,7 @@ def visit(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
 
 def _column(page: Any, title: str) -> list[str]:
     """Return the texts of a column of the summary, for the visible rows, from the top."""
-    found: list[str] = page.evaluate(
+    texts: list[str] = page.evaluate(
         """title => {
           const table = document.querySelector("#table-summary table");
           const at = [...table.tHead.rows[0].cells].findIndex(h => h.textContent === title);
@@ -335,7 +335,7 @@ def _column(page: Any, title: str) -> list[str]:
         }""",
         title,
     )
-    return found
+    return texts
 
 
 def _head(page: Any, title: str) -> Any:
@@ -347,9 +347,9 @@ def _head(page: Any, title: str) -> Any:
 def _gaps(*, descending: bool) -> list[str]:
     """Return the expected column of gaps, from the document alone."""
     cells = [row[1] for row in sample_document().tables()[0].rows]
-    known = [cell for cell in cells if cell.value is not None]
-    known.sort(key=lambda cell: cell.value or 0.0, reverse=descending)
-    return [cell.text for cell in known] + [cell.text for cell in cells if cell.value is None]
+    numbers = [cell for cell in cells if cell.value is not None]
+    numbers.sort(key=lambda cell: cell.value or 0.0, reverse=descending)
+    return [cell.text for cell in numbers] + [cell.text for cell in cells if cell.value is None]
 
 
 def test_sorting_by_click_and_by_keyboard(visit: Callable[..., Any]) -> None:
@@ -541,10 +541,10 @@ def test_tooltip_of_a_line_has_its_name_and_value(visit: Callable[..., Any]) -> 
     tip.wait_for()
     seen = tip.inner_text()
     assert SOLVERS[0][:20] in seen
-    found = re.search(r"time / best time:?\s*([\d.]+)\s*share of problems:?\s*([\d.]+)", seen)
-    assert found is not None
+    match = re.search(r"time / best time:?\s*([\d.]+)\s*share of problems:?\s*([\d.]+)", seen)
+    assert match is not None
     times = 1 + np.sort(np.random.default_rng(0).exponential(1.0, 40))
-    assert float(found[1]) == pytest.approx(times[-1], rel=1e-3) and float(found[2]) == 1.0
+    assert float(match[1]) == pytest.approx(times[-1], rel=1e-3) and float(match[2]) == 1.0
     page.mouse.move(0, 0)
     tip.wait_for(state="hidden")
 

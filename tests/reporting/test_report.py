@@ -315,11 +315,11 @@ def test_medians_over_draws_by_problem_and_solver():
 
 
 def test_classes():
-    given = record("grid(n=3)", problem_info={"class": "easy"})
-    assert problem_class(given) == "easy"
-    assert problem_class(replace(given, problem_info={})) == "grid"
-    assert problem_class(replace(given, problem_info={"data": "iris"}), "data") == "iris"
-    assert problem_class(given, "data") == "other"
+    run = record("grid(n=3)", problem_info={"class": "easy"})
+    assert problem_class(run) == "easy"
+    assert problem_class(replace(run, problem_info={})) == "grid"
+    assert problem_class(replace(run, problem_info={"data": "iris"}), "data") == "iris"
+    assert problem_class(run, "data") == "other"
 
 
 # ---------------------------------------------------------------------- the document

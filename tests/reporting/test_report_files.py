@@ -135,21 +135,21 @@ def test_markdown_shows_text_and_nothing_else(text: str) -> None:
         table = _table(text, text, mark=mark)  # type: ignore[arg-type]
         section = Section("x" + text, (Text((text,)), Items((text,)), table))
         document = Document("x" + text, (("x" + text, text),), (text,), (text,), (section,))
-        found = _outline(render_markdown(document))
+        outline = _outline(render_markdown(document))
         # Two boxes and a list without empty entries; a table of two rows.
-        assert found.tags.count("li") == (3 if shown else 0)
-        assert found.tags.count("tr") == 3
-        assert found.tags.count("td") == 4
-        assert set(found.tags) <= set(
+        assert outline.tags.count("li") == (3 if shown else 0)
+        assert outline.tags.count("tr") == 3
+        assert outline.tags.count("td") == 4
+        assert set(outline.tags) <= set(
             "h1 h2 p ul li blockquote table thead tbody tr th td strong em a".split()
         )
-        assert found.attributes.count(("id", "table-t")) == 1
-        links = [value for name, value in found.attributes if name == "href"]
+        assert outline.attributes.count(("id", "table-t")) == 1
+        links = [value for name, value in outline.attributes if name == "href"]
         assert links == ["tables/t.csv"]
-        assert {name for name, _ in found.attributes} <= {"id", "style", "href"}
-        assert found.texts["td"][0] == shown
-        assert found.texts.get("li", [""])[-1].strip() == shown
-        assert found.texts["h2"] == [printable("x" + text)]
+        assert {name for name, _ in outline.attributes} <= {"id", "style", "href"}
+        assert outline.texts["td"][0] == shown
+        assert outline.texts.get("li", [""])[-1].strip() == shown
+        assert outline.texts["h2"] == [printable("x" + text)]
 
 
 def test_markdown_sample() -> None:
@@ -158,18 +158,20 @@ def test_markdown_sample() -> None:
     tables = [table.stem for table in document.numbered().tables()]
     pictures = [picture.stem for picture in document.numbered().pictures()]
     text = render_markdown(document)
-    found = _outline(text)
-    assert found.tags.count("table") == len(tables)
-    assert found.tags.count("img") == 4
-    assert found.tags.count("details") == found.tags.count("summary") == text.count("</details>")
-    assert found.tags.count("details") == len(document.sections[2].sections) - 2 + 1
-    assert "script" not in found.tags
+    outline = _outline(text)
+    assert outline.tags.count("table") == len(tables)
+    assert outline.tags.count("img") == 4
+    assert (
+        outline.tags.count("details") == outline.tags.count("summary") == text.count("</details>")
+    )
+    assert outline.tags.count("details") == len(document.sections[2].sections) - 2 + 1
+    assert "script" not in outline.tags
     assert text.index("[!CAUTION]") < text.index("[!WARNING]") < text.index("**Question.**")
-    links = [value for name, value in found.attributes if name in ("href", "src")]
+    links = [value for name, value in outline.attributes if name in ("href", "src")]
     assert sorted(links) == sorted(
         [f"tables/{t}.csv" for t in tables] + [f"figures/{p}.svg" for p in pictures]
     )
-    assert all(printable(name) in found.texts["li"] for name in AWKWARD if name)
+    assert all(printable(name) in outline.texts["li"] for name in AWKWARD if name)
 
 
 def test_markdown_numbers_stay_readable() -> None:
@@ -276,14 +278,21 @@ def test_a_manifest_removes_nothing_else(tmp_path: Path) -> None:
     """Names that no rendering writes are not removed, even if they are in the manifest."""
     folder = tmp_path / "report"
     folder.mkdir()
-    kept = [tmp_path / "x.csv", folder / "runs.jsonl", folder / "tables" / "a.parquet"]
-    for path in kept:
+    other_files = [tmp_path / "x.csv", folder / "runs.jsonl", folder / "tables" / "a.parquet"]
+    for path in other_files:
         path.parent.mkdir(exist_ok=True)
         path.write_text("1")
-    names = ["../x.csv", str(kept[0]), "runs.jsonl", "tables/a.parquet", "tables/../../x.csv", 3]
+    names = [
+        "../x.csv",
+        str(other_files[0]),
+        "runs.jsonl",
+        "tables/a.parquet",
+        "tables/../../x.csv",
+        3,
+    ]
     (folder / ".report-files.json").write_text(json.dumps({"files": names}))
     write_document(Document("t"), folder)
-    assert all(path.exists() for path in kept)
+    assert all(path.exists() for path in other_files)
 
 
 @pytest.mark.parametrize("content", ["", "[", "[]", "3", '{"files": 3}', "\udcff"])

@@ -24,8 +24,8 @@ TIMES = (0.1, 1.0, 4.0, 9.0)
 
 def run(problem, solver, seed, points=(), **changes):
     """Return the record of a run with a history of (seconds, energy, bound), and its end."""
-    given = {"problem": problem, "solver": solver, "seed": seed, "time_limit": LIMIT, **changes}
-    return traced(points, **given)
+    fields = {"problem": problem, "solver": solver, "seed": seed, "time_limit": LIMIT, **changes}
+    return traced(points, **fields)
 
 
 def by_hand():
@@ -130,11 +130,11 @@ class Referee:
         self.runs = runs
         self.problems = list(dict.fromkeys(r.problem for r in runs))
         self.solvers = list(dict.fromkeys(r.solver for r in runs))
-        self.known = {}
+        self.lowest = {}
         for problem in self.problems:
             mine = [r for r in runs if r.problem == problem]
             optima = [r.optimum for r in mine if r.optimum is not None]
-            self.known[problem] = min([r.energy for r in mine] + optima)
+            self.lowest[problem] = min([r.energy for r in mine] + optima)
         self.longest = max(r.seconds for r in runs)
 
     def of(self, solver, problem=None):
@@ -143,7 +143,7 @@ class Referee:
 
     def gap_of(self, energy, problem):
         """Return the primal gap of an energy."""
-        best = self.known[problem]
+        best = self.lowest[problem]
         if math.isinf(energy) or math.isinf(best):
             return 100.0
         if close(energy, best):
@@ -154,7 +154,7 @@ class Referee:
 
     def infeasible(self, r):
         """Return whether a run proves infeasibility."""
-        return r.status == "infeasible" and self.known[r.problem] == INF
+        return r.status == "infeasible" and self.lowest[r.problem] == INF
 
     def gap(self, r):
         """Return the primal gap of a run."""
@@ -178,7 +178,7 @@ class Referee:
         """Return the time at which a run had proved its answer."""
         if self.infeasible(r):
             return r.seconds
-        if r.energy > self.known[r.problem] + 1e-6 * max(1.0, abs(self.known[r.problem])):
+        if r.energy > self.lowest[r.problem] + 1e-6 * max(1.0, abs(self.lowest[r.problem])):
             return INF
         times = [t for t, e, b in self.history(r) if e < INF and close(min(b, r.lower_bound), e)]
         return min(times, default=INF)
@@ -226,8 +226,8 @@ class Referee:
 
 
 def report(runs, **options):
-    given = {"title": "", "targets": TARGETS, "times": TIMES, **options}
-    return report_document(runs, **given)
+    settings = {"title": "", "targets": TARGETS, "times": TIMES, **options}
+    return report_document(runs, **settings)
 
 
 def drawn(document, name):
@@ -279,8 +279,8 @@ def test_gaps_to_bounds(case):
             continue
         shown = column(table(document, f"problem-{problem}"), "gap %")
         for solver in dict.fromkeys(r.solver for r in mine):
-            found = [r.energy for r in referee.of(solver, problem) if r.energy < INF]
-            energy = std.median(found) if found else INF
+            energies = [r.energy for r in referee.of(solver, problem) if r.energy < INF]
+            energy = std.median(energies) if energies else INF
             if math.isinf(energy) or math.isinf(bound):
                 assert shown[solver].value is None
                 continue
@@ -383,9 +383,9 @@ def test_ranks_and_their_tests(case):
         for line in gaps
     ]
     means = [std.fmean(column) for column in zip(*ranks, strict=True)]
-    found = table(document, "ranks")
+    rank_table = table(document, "ranks")
     for solver, mean in zip(solvers, means, strict=True):
-        assert column(found, "average rank")[solver].value == pytest.approx(mean)
+        assert column(rank_table, "average rank")[solver].value == pytest.approx(mean)
     (picture,) = (p for p in document.pictures() if p.name == "critical-difference")
     labels, shown, half, _ = picture.draw.args
     assert sorted(labels) == sorted(solvers)
@@ -396,7 +396,7 @@ def test_ranks_and_their_tests(case):
         line.count(r) ** 3 - line.count(r) for line in ranks for r in dict.fromkeys(line)
     ) / (n * (k**3 - k))
     if k > 2:
-        sentence = re.search(r"chi-squared ([\d.]+)", found.note)
+        sentence = re.search(r"chi-squared ([\d.]+)", rank_table.note)
         assert float(sentence[1]) == pytest.approx(
             plain / (1 - ties) if ties < 1 else 0.0, abs=6e-3
         )
@@ -414,14 +414,14 @@ def test_captions_of_ranks_name_their_problems():
     for name in ("ranks", "critical-difference", "performance-profile"):
         assert f"over {basis}" in captions[name]
     # Gaps of a, b, c: 0, 25, 50; 20, 60, 10; 0, 100, 100; 0, 100, 0. d refuses some.
-    found = table(document, "ranks")
-    ranks = column(found, "average rank")
+    rank_table = table(document, "ranks")
+    ranks = column(rank_table, "average rank")
     assert {s: c.value for s, c in ranks.items()} == {
         "a": pytest.approx((1 + 2 + 1 + 1.5) / 4),
         "b": pytest.approx((2 + 3 + 2.5 + 3) / 4),
         "c": pytest.approx((3 + 1 + 2.5 + 1.5) / 4),
     }
-    assert found.note.endswith("Without those that refused problems: d.")
+    assert rank_table.note.endswith("Without those that refused problems: d.")
     # Without rare, and with all problems.
     whole = report([r for r in by_hand() if r.problem != "rare"])
     assert "over all 4 problems" in table(whole, "ranks").caption

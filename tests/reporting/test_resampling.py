@@ -21,10 +21,10 @@ from inference_lab.reporting.resampling import (
 NAN = math.nan
 
 
-def draws(seed, sets=8, most=5, missing=0.2):
+def draws(seed, sets=8, n_draws=5, missing=0.2):
     """Return values of sets that differ, with missing entries."""
     rng = np.random.default_rng(seed)
-    values = rng.normal(size=(sets, 1)) + 0.3 * rng.normal(size=(sets, most))
+    values = rng.normal(size=(sets, 1)) + 0.3 * rng.normal(size=(sets, n_draws))
     values[rng.random(values.shape) < missing] = NAN
     return values
 
@@ -80,9 +80,9 @@ def resampled_slowly(values, resamples, seed):
     sets = [row for row in sets if row]
     means = []
     for _ in range(resamples):
-        chosen = [sets[rng.integers(len(sets))] for _ in sets]
-        each = [np.mean([row[rng.integers(len(row))] for _ in row]) for row in chosen]
-        means.append(np.mean(each))
+        drawn_sets = [sets[rng.integers(len(sets))] for _ in sets]
+        set_means = [np.mean([row[rng.integers(len(row))] for _ in row]) for row in drawn_sets]
+        means.append(np.mean(set_means))
     return means
 
 
@@ -111,17 +111,17 @@ def test_resampled_means_have_the_theoretical_variance(seed):
 
 
 def test_an_effect_counts_sets_not_draws():
-    values = draws(7, sets=6, most=4, missing=0.0) + 2.0
+    values = draws(7, sets=6, n_draws=4, missing=0.0) + 2.0
     values = np.vstack([values, np.full((1, 4), NAN)])
     values[0, 1:] = NAN
-    found = effect(values)
+    estimate = effect(values)
     means = [np.nanmean(row) for row in values[:-1]]
-    assert (found.sets, found.draws) == (6, 21)
-    assert found.value == pytest.approx(np.mean(means))
-    assert found.p_value == sign_flip(means) and found.above == sum(m > 0 for m in means)
-    assert found.low < found.inner_low < found.value < found.inner_high < found.high
+    assert (estimate.sets, estimate.draws) == (6, 21)
+    assert estimate.value == pytest.approx(np.mean(means))
+    assert estimate.p_value == sign_flip(means) and estimate.above == sum(m > 0 for m in means)
+    assert estimate.low < estimate.inner_low < estimate.value < estimate.inner_high < estimate.high
     # More draws of the same sets do not make more sets.
-    assert effect(np.tile(values, 20)).p_value == found.p_value
+    assert effect(np.tile(values, 20)).p_value == estimate.p_value
     single = effect([[1.0, 2.0]])
     assert math.isnan(single.low) and single.p_value == 1.0
     assert verdict(single, 0.0) == "undecided"
@@ -143,5 +143,5 @@ def test_an_effect_counts_sets_not_draws():
     ],
 )
 def test_verdicts(values, margin, expected):
-    found = effect(values[:, None])
-    assert verdict(found, found.p_value, margin) == expected
+    estimate = effect(values[:, None])
+    assert verdict(estimate, estimate.p_value, margin) == expected

@@ -18,22 +18,22 @@ POWERS = {"a": 1.0, "b": 2.0}
 def grown(n, data, solver, energy=1.0, **changes):
     """Return a record of a run whose seconds are a power of n."""
     seconds = 1e-6 * n ** POWERS[solver] * (2.0 if data == "wine" else 1.0)
-    given = {"n_variables": n, "seconds": seconds, "problem_info": {"data": data}, **changes}
-    return record(f"made(data={data}, points={n})", solver, energy, **given)
+    fields = {"n_variables": n, "seconds": seconds, "problem_info": {"data": data}, **changes}
+    return record(f"made(data={data}, points={n})", solver, energy, **fields)
 
 
 def section(runs, growing="points", apart=None):
     document = report_document(runs, title="", growing=growing, apart=apart, blocks="data")
-    (found,) = [s for s in document.sections if s.title == "Size"]
-    return found
+    (size_section,) = [s for s in document.sections if s.title == "Size"]
+    return size_section
 
 
 def table(runs, name, apart=None):
-    (found,) = [
+    (size_table,) = [
         b for b in section(runs, apart=apart).blocks if isinstance(b, Table) and b.name == name
     ]
-    columns = [column.title for column in found.columns]
-    return {row[0].text: dict(zip(columns[1:], row[1:], strict=True)) for row in found.rows}
+    columns = [column.title for column in size_table.columns]
+    return {row[0].text: dict(zip(columns[1:], row[1:], strict=True)) for row in size_table.rows}
 
 
 RUNS = [

@@ -51,10 +51,10 @@ def walked(run, moment):
 def test_many_traces_against_a_walk_along_each(runs):
     traces = Traces(runs)
     moments = [0.0, 0.5, 3.0, 7.5, 20.0, 99.0]
-    found = traces.energies_at(moments)
+    energies = traces.energies_at(moments)
     for n, run in enumerate(runs):
         for m, moment in enumerate(moments):
-            assert found[n, m] == walked(run, moment)
+            assert energies[n, m] == walked(run, moment)
         assert quality_at(run, moments) == [walked(run, moment) for moment in moments]
     for target in (0.5, 1.0, 2.0, 8.0):
         times = traces.time_to_target(np.full(len(runs), target))
@@ -93,8 +93,8 @@ def test_without_a_trace_the_end_is_all_that_is_known():
 def test_nan_values_are_ignored():
     run = traced([(1.0, math.nan, math.nan)], energy=math.inf, lower_bound=-math.inf)
     assert quality_at(run, [9.0]) == [INF] and time_to_target(run, 1.0) == INF
-    found = traced([(2.0, 7.0, -2.0)])
-    assert time_to_target(found, INF) == time_to_target(found, math.nan) == INF
+    finite = traced([(2.0, 7.0, -2.0)])
+    assert time_to_target(finite, INF) == time_to_target(finite, math.nan) == INF
 
 
 def test_no_runs_at_all():
