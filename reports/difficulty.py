@@ -78,7 +78,7 @@ def learn(store: Path | str, data_dir: Path | None = None) -> dict[str, Any]:
     proved = np.isfinite(results.typical(results.of("proof_seconds")))
     run = results.run[:, solvers.index(_LP)]
     tight = proved[:, solvers.index(_LP)]
-    held = {
+    figures = {
         "gap": results.typical(results.of("primal_gap")),
         "seconds": results.typical(results.of("charged_seconds")),
         "proved": proved,
@@ -88,8 +88,8 @@ def learn(store: Path | str, data_dir: Path | None = None) -> dict[str, Any]:
     predictors = {}
     for name in PREDICTORS:
         values = np.array([row.get(name, math.nan) for row in rows])
-        known = run & np.isfinite(values)
-        predictors[name] = auc(values[known], ~tight[known])
+        valid = run & np.isfinite(values)
+        predictors[name] = auc(values[valid], ~tight[valid])
     classes = [class_of(row["frustration"]) for row in rows]
     units = [
         str(facts_of(record).get("data", name))
@@ -102,7 +102,7 @@ def learn(store: Path | str, data_dir: Path | None = None) -> dict[str, Any]:
         "sets": len(set(units)),
         "predictors": {k: round(v, 3) for k, v in predictors.items() if math.isfinite(v)},
         "classes": [
-            _class(np.flatnonzero(np.array(classes) == c), held, solvers, tight, units)
+            _class(np.flatnonzero(np.array(classes) == c), figures, solvers, tight, units)
             for c in range(len(BREAKS) + 1)
         ],
     }
@@ -110,7 +110,7 @@ def learn(store: Path | str, data_dir: Path | None = None) -> dict[str, Any]:
 
 def _class(
     here: np.ndarray[Any, Any],
-    held: dict[str, Any],
+    figures: dict[str, Any],
     solvers: Sequence[str],
     tight: np.ndarray[Any, Any],
     units: Sequence[str],
@@ -119,34 +119,34 @@ def _class(
     if not len(here):
         return {"problems": 0}
     share = binomtest(int(tight[here].sum()), len(here)).proportion_ci(method="wilson")
-    left = here[~tight[here]]
+    loose = here[~tight[here]]
     return {
         "problems": len(here),
         "sets": len({units[at] for at in here}),
         "tight": int(tight[here].sum()),
         "tight_interval": [round(float(share.low), 3), round(float(share.high), 3)],
-        "proved_by_any": int(held["proved"][here].any(axis=1).sum()),
-        **_best(here, held, solvers),
+        "proved_by_any": int(figures["proved"][here].any(axis=1).sum()),
+        **_best(here, figures, solvers),
         # Listed separately because the later stages of a study run on these problems only.
-        "not_tight": {"problems": len(left), **_best(left, held, solvers)},
+        "not_tight": {"problems": len(loose), **_best(loose, figures, solvers)},
     }
 
 
 def _best(
-    here: np.ndarray[Any, Any], held: dict[str, Any], solvers: Sequence[str]
+    here: np.ndarray[Any, Any], figures: dict[str, Any], solvers: Sequence[str]
 ) -> dict[str, Any]:
     """Return the best solvers of some problems, their proofs, and figures of each solver."""
     measured: list[dict[str, Any]] = []
     for s, solver in enumerate(solvers):
         # Solvers with missing runs are skipped, because means over other problems do not compare.
-        if not len(here) or not held["run"][here, s].all() or held["refused"][here, s].any():
+        if not len(here) or not figures["run"][here, s].all() or figures["refused"][here, s].any():
             continue
         measured.append(
             {
                 "solver": solver,
-                "gap": round(float(held["gap"][here, s].mean()), 4),
-                "seconds": float(f"{np.median(held['seconds'][here, s]):.2g}"),
-                "proved": int(held["proved"][here, s].sum()),
+                "gap": round(float(figures["gap"][here, s].mean()), 4),
+                "seconds": float(f"{np.median(figures['seconds'][here, s]):.2g}"),
+                "proved": int(figures["proved"][here, s].sum()),
             }
         )
     lowest = min((t["gap"] for t in measured), default=0.0)

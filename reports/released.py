@@ -204,8 +204,8 @@ class _ReleasedMPCKMeans(_Released):
         points = np.ascontiguousarray(points[:, : self.attributes])
         n, k = len(points), self.n_clusters
         must, cannot = np.zeros((n, n)), np.zeros((n, n))
-        for matrix, chosen in ((must, pairs[same]), (cannot, pairs[~same])):
-            matrix[chosen[:, 0], chosen[:, 1]] = matrix[chosen[:, 1], chosen[:, 0]] = 1.0
+        for matrix, links in ((must, pairs[same]), (cannot, pairs[~same])):
+            matrix[links[:, 0], links[:, 1]] = matrix[links[:, 1], links[:, 0]] = 1.0
         component = connected_components(must)[1]
         several = np.flatnonzero(np.bincount(component) > 1)
         member = (component[:, None] == several).astype(np.float64)
@@ -249,22 +249,22 @@ def _neighbourhoods(
     """Return centroids by weighted farthest-first, and the labels of their neighbourhoods."""
     sizes = member.sum(axis=0)
     means = member.T @ points / sizes[:, None]
-    chosen = list(range(sizes.size))
+    groups = list(range(sizes.size))
     if sizes.size >= k:
         gaps = cdist(means, means) * np.sqrt(np.outer(sizes, sizes))
-        chosen = [int(sizes.argmax())]
-        while len(chosen) < k:
-            gap = gaps[:, chosen].min(axis=1)
-            gap[chosen] = -1.0
-            chosen.append(int(gap.argmax()))
+        groups = [int(sizes.argmax())]
+        while len(groups) < k:
+            gap = gaps[:, groups].min(axis=1)
+            gap[groups] = -1.0
+            groups.append(int(gap.argmax()))
     labels = np.full(len(points), -1)
-    for h, group in enumerate(chosen):
+    for h, group in enumerate(groups):
         labels[member[:, group] > 0.0] = h
     # The Java code takes the labels away from the first k points.
     labels[:k] = -1
-    missing = (k - len(chosen), points.shape[1])
+    missing = (k - len(groups), points.shape[1])
     perturbed = points.mean(axis=0) * (1.0 + 0.7 * (rng.random(missing) - 0.5))
-    return np.concatenate([means[chosen], perturbed]), labels
+    return np.concatenate([means[groups], perturbed]), labels
 
 
 @lean_kernel

@@ -29,7 +29,7 @@ def gabor_magnitudes(image: npt.ArrayLike) -> FloatArray:
     from scipy.signal import oaconvolve
 
     grey = np.asarray(image, dtype=np.float64)
-    found = []
+    magnitudes = []
     for wavelength in WAVELENGTHS:
         sigma = _WIDTH * wavelength
         radius = math.ceil(3.0 * sigma)
@@ -42,8 +42,8 @@ def gabor_magnitudes(image: npt.ArrayLike) -> FloatArray:
             wave = np.exp(2j * math.pi / wavelength * (x * math.cos(angle) + y * math.sin(angle)))
             # Without the mean of the wave, a flat region would respond to its own grey value.
             filtered = envelope * (wave - (envelope * wave).sum())
-            found.append(np.abs(oaconvolve(padded, filtered, mode="valid")))
-    return np.array(found)
+            magnitudes.append(np.abs(oaconvolve(padded, filtered, mode="valid")))
+    return np.array(magnitudes)
 
 
 def site_centres(length: int, sites: int) -> npt.NDArray[np.int64]:

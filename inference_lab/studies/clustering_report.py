@@ -64,18 +64,18 @@ def render_study(study: Study, records: Sequence[StudyRecord], folder: Path | st
 
 
 def study_document(
-    study: Study, records: Sequence[StudyRecord], known: Mapping[str, Mapping[str, Any]]
+    study: Study, records: Sequence[StudyRecord], environment_facts: Mapping[str, Mapping[str, Any]]
 ) -> Document:
     """Return the report of a study; its figures are drawn when it is written."""
     stages = study.stages()
-    own = _own(stages, records)
-    parts = [summary_section(study, summary, own) for summary in study.summaries]
-    asked = contrasts_section(study.contrasts, _observations(own))
+    by_stage = _records_by_stage(stages, records)
+    parts = [summary_section(study, summary, by_stage) for summary in study.summaries]
+    asked = contrasts_section(study.contrasts, _observations(by_stage))
     if asked is not None:
         parts.insert(0, asked)
     warnings: list[str] = []
     for stage in stages:
-        mine = own[stage.title]
+        mine = by_stage[stage.title]
         labels = [m.label for m in stage.methods]
         axes = (labels, stage.data, stage.constraints, stage.runs)
         results = FitArrays.gather({stage.title: mine}, *axes, stage.scores)
@@ -95,23 +95,25 @@ def study_document(
         title=study.title,
         lead=tuple(lead),
         warnings=tuple(warnings),
-        sections=(*parts, *_closing(study, records, known)),
+        sections=(*parts, *_closing(study, records, environment_facts)),
     )
     return with_answers(document, study.claims)
 
 
-def _own(stages: Sequence[Study], records: Sequence[StudyRecord]) -> dict[str, list[StudyRecord]]:
+def _records_by_stage(
+    stages: Sequence[Study], records: Sequence[StudyRecord]
+) -> dict[str, list[StudyRecord]]:
     """Map the title of each stage to its records, labelled with the stage's names of methods."""
     keyed = [(record.key, record) for record in records]
-    own = {}
+    by_stage = {}
     for stage in stages:
         labels = {cell.key: cell.method.label for cell in cells(stage)}
-        own[stage.title] = [
+        by_stage[stage.title] = [
             replace(record, method=labels[key]) for key, record in keyed if key in labels
         ]
         if not set(OF_OBJECTIVES).isdisjoint(stage.scores):
-            own[stage.title] = _with_gaps(own[stage.title])
-    return own
+            by_stage[stage.title] = _with_gaps(by_stage[stage.title])
+    return by_stage
 
 
 def _with_gaps(records: Sequence[StudyRecord]) -> list[StudyRecord]:
@@ -124,25 +126,25 @@ def _with_gaps(records: Sequence[StudyRecord]) -> list[StudyRecord]:
             best[place] = min(best.get(place, math.inf), record.objective)
         if (lower_bound := record.scores.get("lower_bound")) is not None:
             bound[place] = max(bound.get(place, -math.inf), float(lower_bound))
-    found = []
+    results = []
     for record in records:
         place = f"{record.key.task} {record.run}"
-        least, value = best.get(place, math.nan), record.objective
+        lowest, value = best.get(place, math.nan), record.objective
         gaps = (
-            (value - least) / (abs(least) or 1.0),
+            (value - lowest) / (abs(lowest) or 1.0),
             (value - bound.get(place, math.nan)) / (abs(value) or 1.0),
         )
         scores = dict(zip(OF_OBJECTIVES, (100.0 * max(gap, 0.0) for gap in gaps), strict=True))
-        found.append(replace(record, scores={**record.scores, **scores}))
-    return found
+        results.append(replace(record, scores={**record.scores, **scores}))
+    return results
 
 
-def _observations(own: Mapping[str, Sequence[StudyRecord]]) -> pd.DataFrame:
+def _observations(by_stage: Mapping[str, Sequence[StudyRecord]]) -> pd.DataFrame:
     """Return the facts, scores and costs of each fit for contrasts, without failed fits."""
     import pandas as pd
 
     rows = []
-    for title, records in own.items():
+    for title, records in by_stage.items():
         for record in records:
             if record.failed:
                 continue
@@ -204,19 +206,20 @@ def _against_baseline(results: FitArrays, study: Study, prefix: str) -> Section:
     score, base = study.scores[0], str(study.baseline)
     others = [m for m in results.methods if m != base]
     numbers: dict[str, float | None] = {"all": None, **{f"{c:g}": c for c in study.constraints}}
-    found = {
+    differences = {
         (method, title): paired(
             results.pooled(score, method, number), results.pooled(score, base, number)
         )
         for method in others
         for title, number in numbers.items()
     }
-    corrected = holm([difference.p_value for difference in found.values()])
+    corrected = holm([difference.p_value for difference in differences.values()])
     marks = {
-        at: " *" if p_value < ALPHA else "" for at, p_value in zip(found, corrected, strict=True)
+        at: " *" if p_value < ALPHA else ""
+        for at, p_value in zip(differences, corrected, strict=True)
     }
     columns = (
-        Column(title, [mean_cell(found[m, title], "+.3f", marks[m, title]) for m in others])
+        Column(title, [mean_cell(differences[m, title], "+.3f", marks[m, title]) for m in others])
         for title in numbers
     )
     table = Table(
@@ -224,7 +227,7 @@ def _against_baseline(results: FitArrays, study: Study, prefix: str) -> Section:
         f"Difference in {score_name(score)} to {base}, paired by run, mean over data sets.",
         (column("method", others), *columns),
         f"With 95 % confidence intervals over {study.runs} runs; * marks p < {ALPHA:g} in "
-        f"Wilcoxon's signed-rank test, corrected for {len(found)} tests (Holm).",
+        f"Wilcoxon's signed-rank test, corrected for {len(differences)} tests (Holm).",
     )
     return Section(f"Against {base}", (table,))
 
@@ -272,7 +275,7 @@ def _effort(results: FitArrays, study: Study, prefix: str) -> Section:
     ]
     if base is not None:
         b = methods.index(base)
-        least = np.maximum(np.abs(objective[b]), 1e-12)
+        scale = np.maximum(np.abs(objective[b]), 1e-12)
         columns += [
             column(
                 f"median ratio to {base}",
@@ -281,7 +284,7 @@ def _effort(results: FitArrays, study: Study, prefix: str) -> Section:
             ),
             column(
                 f"objective below {base}'s (%)",
-                [100 * _mean((objective[b] - found) / least) for found in objective],
+                [100 * _mean((objective[b] - values) / scale) for values in objective],
                 "{:+.3f}".format,
             ),
         ]
@@ -337,8 +340,8 @@ def _methods(methods: Sequence[Method], name: str) -> Table:
         column(
             "settings",
             [
-                ", ".join(f"{k}={v}" for k, v in each.items())
-                for each in map(Method.described, methods)
+                ", ".join(f"{k}={v}" for k, v in settings.items())
+                for settings in map(Method.described, methods)
             ],
         ),
     )
@@ -367,7 +370,7 @@ def _protocols(study: Study) -> Section:
 
 
 def _closing(
-    study: Study, records: Sequence[StudyRecord], known: Mapping[str, Mapping[str, Any]]
+    study: Study, records: Sequence[StudyRecord], environment_facts: Mapping[str, Mapping[str, Any]]
 ) -> list[Section]:
     """Return the sections on notes, sources, machines and the command of the study."""
     sections = []
@@ -379,7 +382,7 @@ def _closing(
     )
     sentences = [f"Published figures: {'; '.join(sources)}."] if sources else []
     for name in dict.fromkeys(record.environment for record in records):
-        facts = known.get(name, {"environment": name})
+        facts = environment_facts.get(name, {"environment": name})
         sentences.append(f"Run with {', '.join(f'{key} {value}' for key, value in facts.items())}.")
     command = Code(f"inference-lab reproduce {study.name}")
     return [

@@ -102,16 +102,16 @@ class Method(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True)
             return [self]
         where = f"method {self.label!r}: vary"
         check_names(self.label, set(self.vary), where, "its label")
-        found = []
-        for chosen in itertools.product(*self.vary.values()):
-            named = dict(zip(self.vary, chosen, strict=True))
+        variants = []
+        for values in itertools.product(*self.vary.values()):
+            named = dict(zip(self.vary, values, strict=True))
             label = self.label.format(**named)
             shares: dict[str, Any] = {
                 key: float(named.pop(key)) for key in _MULTIPLIERS if key in named
             }
             settings = {**self.settings, **named}
-            found.append(replace(self, label=label, settings=settings, vary={}, **shares))
-        return found
+            variants.append(replace(self, label=label, settings=settings, vary={}, **shares))
+        return variants
 
 
 class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -293,7 +293,7 @@ class Study(StudyDefinition, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Expand methods with `Method.vary` into their variants."""
-        methods = [each for method in self.methods for each in method.variants()]
+        methods = [variant for method in self.methods for variant in method.variants()]
         force_setattr(self, "methods", methods)
 
     def stages(self) -> list[Study]:
@@ -337,21 +337,21 @@ class Study(StudyDefinition, frozen=True, kw_only=True):
             stages = [stage.quickly() for stage in self.stages()]
             values = [{name: getattr(stage, name) for name in changed} for stage in stages]
             parts = [
-                replace(part, only=[], quick=QuickLook(), **each)
-                for part, each in zip(self.parts, values, strict=True)
+                replace(part, only=[], quick=QuickLook(), **stage_values)
+                for part, stage_values in zip(self.parts, values, strict=True)
             ]
             result = replace(
                 self, parts=parts, baseline=None, quick=QuickLook(), summaries=[], details=True
             )
             return result.without_findings(result._labels())
         changes = msgspec.to_builtins(self.quick)
-        if (chosen := self.quick.methods) is not UNSET:
+        if (labels := self.quick.methods) is not UNSET:
             by_label = {m.label: m for m in self.methods}
-            missing = [label for label in chosen if label not in by_label]
+            missing = [label for label in labels if label not in by_label]
             if missing:
                 raise StudyError(f"quick.methods: no method has the label {missing[0]!r}")
-            changes["methods"] = [by_label[label] for label in chosen]
-            if self.baseline not in chosen:
+            changes["methods"] = [by_label[label] for label in labels]
+            if self.baseline not in labels:
                 changes["baseline"] = None
         result = replace(self, **changes)
         result = result.without_findings(result._labels())
@@ -406,10 +406,10 @@ class Study(StudyDefinition, frozen=True, kw_only=True):
                     f"method {method.label!r}: selection = 'seeds' and protocol.unit = "
                     "'share-seeded' go with each other only"
                 )
-        known = (*SCORES, *PREDICTED, *PARTIAL, *OF_OBJECTIVES, *COSTS)
+        score_names = (*SCORES, *PREDICTED, *PARTIAL, *OF_OBJECTIVES, *COSTS)
         for score in self.scores:
-            if score not in known:
-                allowed = ", ".join(known)
+            if score not in score_names:
+                allowed = ", ".join(score_names)
                 raise StudyError(f"score {score!r} is unknown; allowed: {allowed}")
         if self.baseline is not None and self.baseline not in labels:
             raise StudyError(f"baseline {self.baseline!r} is not the label of a method: {labels}")
@@ -432,9 +432,9 @@ class Study(StudyDefinition, frozen=True, kw_only=True):
             for value in summary.constraints or stages[named[0]].constraints:
                 if value not in stage.constraints:
                     raise StudyError(f"{where}: part {title!r} has no constraints = {value:g}")
-        held = {split_name(data)[0] for title in summary.parts for data in stages[title].data}
+        data_names = {split_name(data)[0] for title in summary.parts for data in stages[title].data}
         for data in summary.data:
-            if data not in held:
+            if data not in data_names:
                 raise StudyError(f"{where}: none of its parts has data {data!r}")
         for label in [*summary.methods, *([summary.baseline] if summary.baseline else [])]:
             if not any(label == m.label for title in named for m in stages[title].methods):

@@ -33,8 +33,8 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def specs(self) -> Iterator[str]:
         """Yield the specs of the problems; the last name changes fastest."""
-        for chosen in itertools.product(*self.values.values()):
-            yield _filled(self.problem, dict(zip(self.values, chosen, strict=True)))
+        for values in itertools.product(*self.values.values()):
+            yield _filled(self.problem, dict(zip(self.values, values, strict=True)))
 
     def check(self, where: str) -> None:
         """Raise `StudyError` for names without values, and for values without names."""
@@ -60,10 +60,10 @@ class ValueRange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def at(self, share: float) -> float:
         """Return the number at this share of the range, rounded to `_DIGITS` digits."""
         if self.log:
-            found = self.low * (self.to / self.low) ** share
+            number = self.low * (self.to / self.low) ** share
         else:
-            found = self.low + (self.to - self.low) * share
-        return float(f"{found:.{_DIGITS}g}")
+            number = self.low + (self.to - self.low) * share
+        return float(f"{number:.{_DIGITS}g}")
 
 
 class Design(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -104,7 +104,10 @@ class Design(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """
         blocks = self._blocks()
         shares = [len(range(at, self.cells, len(blocks))) for at in range(len(blocks))]
-        drawn = [self._hypercube(*each) for each in zip(blocks, shares, strict=True)]
+        drawn = [
+            self._hypercube(*block_and_share)
+            for block_and_share in zip(blocks, shares, strict=True)
+        ]
         turns = itertools.zip_longest(*drawn)
         cells = [cell for turn in turns for cell in turn if cell is not None]
         for draw in range(self.draws):
@@ -149,10 +152,10 @@ class Design(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             )
 
 
-def _filled(problem: str, chosen: Mapping[str, Any]) -> str:
+def _filled(problem: str, values: Mapping[str, Any]) -> str:
     """Return a spec with its names replaced by values."""
     named = {
         name: str(value).lower() if isinstance(value, bool) else value
-        for name, value in chosen.items()
+        for name, value in values.items()
     }
     return problem.format(**named)

@@ -35,18 +35,18 @@ def available_studies() -> list[str]:
 
 def find_study(name: str) -> StudyFolder:
     """Return the folder of a study."""
-    given = Path(name)
-    if given.is_file() and given.name == "study.toml":
-        return StudyFolder(given.parent, False)
-    for place in (given, Path("reports") / name):
+    path = Path(name)
+    if path.is_file() and path.name == "study.toml":
+        return StudyFolder(path.parent, False)
+    for place in (path, Path("reports") / name):
         if (place / "study.toml").is_file():
             return StudyFolder(place, False)
     if name in available_studies():
         return StudyFolder(_shipped() / name, True)
-    known = available_studies()
+    studies = available_studies()
     raise StudyError(
-        f"{name!r} is not a study{nearest(name, known)}; give a folder with a study.toml, or "
-        f"one of {', '.join(known)}"
+        f"{name!r} is not a study{nearest(name, studies)}; give a folder with a study.toml, or "
+        f"one of {', '.join(studies)}"
     )
 
 

@@ -59,10 +59,12 @@ class _Certified:
     def fit(self, X: Any, **supervision: Any) -> Self:
         """Search for clusters, and compute the lower bound."""
         model = clustering.improve(self.model.fit(X, **supervision), X)
-        found = clustering.certify(model, X, max_nodes=self.max_nodes, time_limit=self.time_limit)
+        certificate = clustering.certify(
+            model, X, max_nodes=self.max_nodes, time_limit=self.time_limit
+        )
         self.constraints_ = self.model.constraints_
-        self.labels_, self.objective_ = found.best_labels, found.best_objective
-        self.lower_bound_ = found.lower_bound
+        self.labels_, self.objective_ = certificate.best_labels, certificate.best_objective
+        self.lower_bound_ = certificate.lower_bound
         self.violations_ = violations(self.constraints_, self.labels_)
         return self
 

@@ -72,10 +72,10 @@ def cells(study: Study) -> list[FitTask]:
         for method in stage.methods
         for cell in [FitTask(data, method, value, run, stage.protocol)]
     }
-    found = list(by_key.values())
-    random.Random(study.name).shuffle(found)
+    tasks = list(by_key.values())
+    random.Random(study.name).shuffle(tasks)
     # Sorted by run, so that a study that is stopped early has complete runs.
-    return sorted(found, key=lambda cell: cell.run)
+    return sorted(tasks, key=lambda cell: cell.run)
 
 
 class FitCampaign(Campaign[StudyRecord]):
@@ -211,8 +211,8 @@ def run_study(
     _check_solvers(study)
     store = FitStore(Path(folder) / "records.jsonl")
     if jobs == 0:
-        known = {record.key: record for record in store} if store.exists() else {}
-        return [known[cell.key] for cell in cells(study) if cell.key in known]
+        by_key = {record.key: record for record in store} if store.exists() else {}
+        return [by_key[cell.key] for cell in cells(study) if cell.key in by_key]
     try:
         labels = [method.label for stage in study.stages() for method in stage.methods]
         execution = Execution(

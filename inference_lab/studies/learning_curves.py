@@ -98,14 +98,14 @@ class FitArrays:
                 record.e_steps.get(name) if name in _E_STEPS else record.score(name)
                 for name in names
             ]
-            for title, held in records.items()
-            for record in held
+            for title, part in records.items()
+            for record in part
             if not record.failed
         }
-        found = pd.DataFrame.from_dict(lines, "index", columns=names, dtype=np.float64)
+        frame = pd.DataFrame.from_dict(lines, "index", columns=names, dtype=np.float64)
         asked = pd.MultiIndex.from_product([methods, records, data, constraints, range(runs)])
         shape = (len(methods), len(records), len(data), len(constraints), runs)
-        arrays = {name: found[name].reindex(asked).to_numpy().reshape(shape) for name in names}
+        arrays = {name: frame[name].reindex(asked).to_numpy().reshape(shape) for name in names}
         values = {(name, m): arrays[name][at] for name in names for at, m in enumerate(methods)}
         return cls(methods, data, constraints, values)
 

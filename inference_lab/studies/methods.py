@@ -77,9 +77,9 @@ def draw_constraints(
         together = (together ^ wrong)[first]
         return Constraints(pairs[together], pairs[~together], n_points=n)
     if selection in ("active", "explore"):
-        known = points.n_classes if selection == "active" else None
+        n_clusters = points.n_classes if selection == "active" else None
         drawn = ExploreConsolidate(
-            known, count, distortion=points.distortion, random_state=rng
+            n_clusters, count, distortion=points.distortion, random_state=rng
         ).run(points.values, points.labels, candidates=draw.training)
         constraints = drawn.constraints
     else:
@@ -103,24 +103,24 @@ def draw_seeds(
     count = min(protocol.count(value, n, len(draw.training)), len(draw.training))
     _, seeds_seed, noise_seed = np.random.SeedSequence(draw.seed.entropy).spawn(3)
     rng, noise = np.random.default_rng(seeds_seed), np.random.default_rng(noise_seed)
-    chosen = rng.permutation(draw.training)[:count]
-    known = rng.permutation(k)[: max(1, round(classes * k))]
-    chosen = chosen[np.isin(points.labels[chosen], known)]
+    seeds = rng.permutation(draw.training)[:count]
+    seeded_classes = rng.permutation(k)[: max(1, round(classes * k))]
+    seeds = seeds[np.isin(points.labels[seeds], seeded_classes)]
     wrong = noise.random(n) < protocol.noise
     other = (points.labels + noise.integers(1, max(2, k), n)) % k
     supervision = np.full(n, -1, dtype=np.int64)
-    supervision[chosen] = np.where(wrong, other, points.labels)[chosen]
+    supervision[seeds] = np.where(wrong, other, points.labels)[seeds]
     return supervision
 
 
 def nested_pairs(n: int, count: int, rng: np.random.Generator) -> IntArray:
     """Return `count` random pairs out of n, shape (count, 2), the first ones of a longer result."""
-    chosen = _nested(n * (n - 1) // 2, count, rng)
+    numbers = _nested(n * (n - 1) // 2, count, rng)
     # Pair number t is (t - j (j - 1) / 2, j) with the largest j for which that is not negative.
-    second = ((1.0 + np.sqrt(1.0 + 8.0 * chosen)) / 2.0).astype(np.int64)
-    second -= second * (second - 1) // 2 > chosen
-    second += second * (second + 1) // 2 <= chosen
-    return np.stack([chosen - second * (second - 1) // 2, second], axis=1)
+    second = ((1.0 + np.sqrt(1.0 + 8.0 * numbers)) / 2.0).astype(np.int64)
+    second -= second * (second - 1) // 2 > numbers
+    second += second * (second + 1) // 2 <= numbers
+    return np.stack([numbers - second * (second - 1) // 2, second], axis=1)
 
 
 def nested_answers(n: int, count: int, rng: np.random.Generator) -> IntArray:
@@ -133,12 +133,12 @@ def _nested(total: int, count: int, rng: np.random.Generator) -> IntArray:
     """Return the first `count` of a random sequence of all integers below `total`."""
     if total <= _SHUFFLED:
         return rng.permutation(total)[:count]
-    chosen = np.empty(0, dtype=np.int64)
-    while chosen.size < count:
-        longer = np.concatenate([chosen, rng.integers(total, size=_CHUNK)])
+    sequence = np.empty(0, dtype=np.int64)
+    while sequence.size < count:
+        longer = np.concatenate([sequence, rng.integers(total, size=_CHUNK)])
         first = np.sort(np.unique(longer, return_index=True)[1])
-        chosen = longer[first]
-    return chosen[:count]
+        sequence = longer[first]
+    return sequence[:count]
 
 
 def fit_method(
@@ -177,15 +177,15 @@ def _weights(
         unit = calibrated_weight(points.values, points.n_classes, 1.0) if calibrated else 1.0
         weight = unit * odds
     listed = weight if isinstance(weight, list) else [weight]
-    return [method.weight_factor * float(each) for each in listed]
+    return [method.weight_factor * float(value) for value in listed]
 
 
 def _arguments(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of an estimator; a table for ``metric`` becomes a `GradientStep`."""
-    found = dict(settings)
-    if isinstance(found.get("metric"), Mapping):
-        found["metric"] = clustering.GradientStep(**found["metric"])
-    return found
+    arguments = dict(settings)
+    if isinstance(arguments.get("metric"), Mapping):
+        arguments["metric"] = clustering.GradientStep(**arguments["metric"])
+    return arguments
 
 
 def _fit_to_seeds(method: Method, points: StudyPoints, seeds: IntArray, draw: Draw) -> FitResult:
@@ -241,9 +241,9 @@ def _fit(
     gaps = [line.energy - line.lower_bound for line in solved]
     scores = {name: score(truth, labels) for name, score in SCORES.items()}
     touched = np.isin(draw.scored, named)
-    for name, some in zip(PARTIAL, (touched, ~touched), strict=True):
-        if some.any():
-            scores[name] = adjusted_rand(truth[some], labels[some])
+    for name, subset in zip(PARTIAL, (touched, ~touched), strict=True):
+        if subset.any():
+            scores[name] = adjusted_rand(truth[subset], labels[subset])
     if hasattr(estimator, "predict"):
         predicted = estimator.predict(points.values)[draw.scored]
         scores |= {name: score(truth, predicted) for name, score in PREDICTED.items()}
@@ -251,8 +251,8 @@ def _fit(
         scores["lower_bound"] = estimator.lower_bound_
     if isinstance(weight, str):
         used = estimator.constraints_
-        given = np.concatenate([used.ml_weights, used.cl_weights])
-        weight = float(given.mean()) if given.size else math.nan
+        weights = np.concatenate([used.ml_weights, used.cl_weights])
+        weight = float(weights.mean()) if weights.size else math.nan
     return FitResult(
         scores,
         float(getattr(estimator, "objective_", math.nan)),

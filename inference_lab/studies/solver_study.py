@@ -157,7 +157,10 @@ class SolverStudy(StudyDefinition, frozen=True, kw_only=True):
 
     def all_problems(self) -> list[str]:
         """Return the specs of all problems; grids and designs come last."""
-        return [*self.problems, *(spec for each in self._sets() for spec in each.specs())]
+        return [
+            *self.problems,
+            *(spec for problem_set in self._sets() for spec in problem_set.specs()),
+        ]
 
     def _sets(self) -> list[Grid | Design]:
         return [*self.grids, *self.designs]
@@ -175,13 +178,13 @@ class SolverStudy(StudyDefinition, frozen=True, kw_only=True):
             for spec in quick.get(key, ()):
                 if spec not in getattr(self, key):
                     raise StudyError(f"quick.{key} names {spec!r}, which the study does not have")
-        known = {name for each in self._sets() for name in each.values}
+        names = {name for problem_set in self._sets() for name in problem_set.values}
         for name in values:
-            if name not in known:
+            if name not in names:
                 raise StudyError(f"quick.values.{name} is in no grid")
 
-        def fewer(given: dict[str, Any]) -> dict[str, Any]:
-            return {k: values.get(k, v) for k, v in given.items()}
+        def fewer(grid_values: dict[str, Any]) -> dict[str, Any]:
+            return {k: values.get(k, v) for k, v in grid_values.items()}
 
         quick |= {
             "grids": [replace(grid, values=fewer(grid.values)) for grid in self.grids],
@@ -232,13 +235,13 @@ class SolverStudy(StudyDefinition, frozen=True, kw_only=True):
         if len(set(called)) < len(called):
             raise StudyError(f"labels must differ, got {', '.join(called)}")
         self.check_contrasts(solvers)
-        for key, named, known in (
+        for key, named, available in (
             ("tables", self.tables, _TABLES),
             ("figures", self.figures, _FIGURES),
         ):
             for name in named or ():
-                if not _asked(name, known):
-                    there = ", ".join(k + "..." if k[-1] == "-" else k for k in known)
+                if not _asked(name, available):
+                    there = ", ".join(k + "..." if k[-1] == "-" else k for k in available)
                     raise StudyError(f"{key} names {name!r}; reports have {there}")
 
 
@@ -263,9 +266,9 @@ def run_comparison(
     stages = [{as_solver(spec).spec for spec in stage.solvers} for stage in study.stages]
     try:
         if jobs == 0:
-            found = Comparison.of_store(_held(study, store))
-            remarks = store.remarks + found.remarks
-            return Comparison(found.records, found.superseded, remarks, labels, stages)
+            comparison = Comparison.of_store(_stored_records(study, store))
+            remarks = store.remarks + comparison.remarks
+            return Comparison(comparison.records, comparison.superseded, remarks, labels, stages)
         everyone = [*study.solvers, *(spec for stage in study.stages for spec in stage.solvers)]
         words = rerun_words(rerun, frozenset().union(*map(solver_names, everyone)))
 
@@ -292,9 +295,9 @@ def run_comparison(
         for problems in _batches(study, shard):
             done = compared(problems, study.solvers, study.time_limit)
             for stage in study.stages:
-                if left := stage.chosen(problems, done):
+                if unsolved := stage.chosen(problems, done):
                     limit = stage.time_limit or study.time_limit
-                    done = done + compared(left, stage.solvers, limit)
+                    done = done + compared(unsolved, stage.solvers, limit)
             records += done
         return Comparison(records, remarks=store.remarks, labels=labels, stages=stages)
     except (InputError, SpecError) as problem:
@@ -311,7 +314,7 @@ def _batches(study: SolverStudy, shard: str | None) -> list[list[str]]:
     return [problems[at : at + _BATCH] for at in range(0, len(problems), _BATCH)]
 
 
-def _held(study: SolverStudy, store: RecordStore) -> list[Record]:
+def _stored_records(study: SolverStudy, store: RecordStore) -> list[Record]:
     """Return the records of a study in a store, including superseded ones."""
     if not store.exists():
         raise StudyError(f"{store.path} does not exist: there is nothing to render yet")
@@ -377,7 +380,7 @@ def _in_specs(study: SolverStudy) -> list[Contrast]:
 def _asked(name: str, asked: Sequence[str] | None) -> bool:
     """Whether a table or figure is requested, by its name or by a prefix."""
     return asked is None or any(
-        name == each or (each[-1:] == "-" and name.startswith(each)) for each in asked
+        name == pattern or (pattern[-1:] == "-" and name.startswith(pattern)) for pattern in asked
     )
 
 

@@ -53,9 +53,9 @@ class StudyPoints:
         n = len(self.labels)
         if self.few is None or self.few >= n:
             return self
-        chosen = np.sort(rng.permutation(n)[: self.few])
-        labels = np.unique(self.labels[chosen], return_inverse=True)[1].astype(np.int64)
-        return replace(self, values=self.values[chosen], labels=labels, few=None)
+        rows = np.sort(rng.permutation(n)[: self.few])
+        labels = np.unique(self.labels[rows], return_inverse=True)[1].astype(np.int64)
+        return replace(self, values=self.values[rows], labels=labels, few=None)
 
     @property
     def n_classes(self) -> int:
@@ -75,11 +75,11 @@ def split_name(name: str) -> tuple[str, int]:
     The error is added to the number of classes that methods receive.
     """
     for size in (_DRAWN, _ENLARGED):
-        if found := size.fullmatch(name):
-            name = found[1]
+        if match := size.fullmatch(name):
+            name = match[1]
     name = name.removesuffix(_STANDARDISED)
-    found = _CLASS_ERROR.fullmatch(name)
-    return (found[1], int(found[2])) if found else (name, 0)
+    match = _CLASS_ERROR.fullmatch(name)
+    return (match[1], int(match[2])) if match else (name, 0)
 
 
 def _toy(name: str, data_dir: str | None) -> StudyPoints:
@@ -105,8 +105,8 @@ def _tenth(name: str, data_dir: str | None) -> StudyPoints:
     """Return a random tenth of a data set, drawn with a fixed seed."""
     dataset = load(name.removesuffix("-tenth"), data_dir)
     n = dataset.n_points
-    chosen = np.sort(np.random.default_rng(0).permutation(n)[: round(n / 10)])
-    return StudyPoints(name, dataset.features[chosen], dataset.labels[chosen])
+    rows = np.sort(np.random.default_rng(0).permutation(n)[: round(n / 10)])
+    return StudyPoints(name, dataset.features[rows], dataset.labels[rows])
 
 
 def _text(name: str, data_dir: str | None, form: str = "weights") -> StudyPoints:
@@ -137,19 +137,19 @@ def known_points() -> Mapping[str, Callable[[str, str | None], StudyPoints]]:
     * ``lange-toy``, with ``-1.1`` to ``-1.8`` for other ratios of its sides, and ``two-spirals``
       and similar patterns, see `inference_lab.reports.patterns`.
     """
-    found: dict[str, Callable[[str, str | None], StudyPoints]] = {}
-    found.update(dict.fromkeys(available(), _table))
-    found.update(dict.fromkeys(("letters-ijl-tenth", "pendigits-389-tenth"), _tenth))
+    loaders: dict[str, Callable[[str, str | None], StudyPoints]] = {}
+    loaders.update(dict.fromkeys(available(), _table))
+    loaders.update(dict.fromkeys(("letters-ijl-tenth", "pendigits-389-tenth"), _tenth))
     for name in corpora():
-        found[name] = _text
-        found[f"{name}-counts"] = partial(_text, form="counts")
-        found[f"{name}-lsi{_LSI}"] = partial(_text, form="lsi")
-        found[f"{name}{_WIDE}"] = _text
-    found.update(dict.fromkeys(_MOSAICS, _mosaic))
-    found.update(dict.fromkeys((f"lange-toy{ratio}" for ratio in _RATIOS), _toy))
-    found["glass-with-id"] = _glass_with_id
-    found.update(dict.fromkeys(PATTERNS, _pattern))
-    return found
+        loaders[name] = _text
+        loaders[f"{name}-counts"] = partial(_text, form="counts")
+        loaders[f"{name}-lsi{_LSI}"] = partial(_text, form="lsi")
+        loaders[f"{name}{_WIDE}"] = _text
+    loaders.update(dict.fromkeys(_MOSAICS, _mosaic))
+    loaders.update(dict.fromkeys((f"lange-toy{ratio}" for ratio in _RATIOS), _toy))
+    loaders["glass-with-id"] = _glass_with_id
+    loaders.update(dict.fromkeys(PATTERNS, _pattern))
+    return loaders
 
 
 def _measured(
@@ -183,32 +183,32 @@ def _enlarged(points: StudyPoints, n: int) -> StudyPoints:
         noise = rng.multivariate_normal(
             np.zeros(dimensions), covariance, size=here.size, check_valid="ignore"
         )
-        chosen = of_class[rng.integers(len(of_class), size=here.size)]
-        values[here] = mean + (chosen - mean + h * noise) / np.sqrt(1.0 + h * h)
+        centres = of_class[rng.integers(len(of_class), size=here.size)]
+        values[here] = mean + (centres - mean + h * noise) / np.sqrt(1.0 + h * h)
     return replace(points, values=values, labels=labels)
 
 
 def load_points(name: str, data_dir: str | os.PathLike[str] | None = None) -> StudyPoints:
     """Load the points of a study."""
-    if found := _DRAWN.fullmatch(name):
-        if int(found[2]) < 2:
+    if match := _DRAWN.fullmatch(name):
+        if int(match[2]) < 2:
             raise StudyError(f"data {name!r}: at least 2 points are to be drawn")
-        return replace(load_points(found[1], data_dir), name=name, few=int(found[2]))
-    if found := _ENLARGED.fullmatch(name):
-        points = _measured(found[1], data_dir, name, "enlarged")
-        if int(found[2]) < len(points.labels):
+        return replace(load_points(match[1], data_dir), name=name, few=int(match[2]))
+    if match := _ENLARGED.fullmatch(name):
+        points = _measured(match[1], data_dir, name, "enlarged")
+        if int(match[2]) < len(points.labels):
             raise StudyError(f"data {name!r}: there are {len(points.labels)} points already")
-        return replace(_enlarged(points, int(found[2])), name=name)
+        return replace(_enlarged(points, int(match[2])), name=name)
     if name.endswith(_STANDARDISED):
         points = _measured(name.removesuffix(_STANDARDISED), data_dir, name, "standardised")
         spread = points.values.std(axis=0)
         values = (points.values - points.values.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
         return replace(points, name=name, values=values)
-    known = known_points()
+    loaders = known_points()
     plain, more = split_name(name)
-    if plain not in known:
-        raise StudyError(f"data {plain!r} are unknown; allowed: {', '.join(known)}")
-    points = known[plain](plain, None if data_dir is None else os.fspath(data_dir))
+    if plain not in loaders:
+        raise StudyError(f"data {plain!r} are unknown; allowed: {', '.join(loaders)}")
+    points = loaders[plain](plain, None if data_dir is None else os.fspath(data_dir))
     if not more:
         return points
     if points.n_classes + more < 1:

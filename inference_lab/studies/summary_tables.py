@@ -43,23 +43,23 @@ class SummaryMeans:
         data = summary.data or list(map(_plain_name, first.data))
         constraints = summary.constraints or first.constraints
         named = [stages[t] for t in (summary.constant, *summary.parts) if t]
-        known = list(dict.fromkeys(m.label for stage in named for m in stage.methods))
-        methods = summary.methods or known
+        labels = list(dict.fromkeys(m.label for stage in named for m in stage.methods))
+        methods = summary.methods or labels
         scores = summary.scores or study.scores
 
         def fits(
             titles: Sequence[str], numbers: Sequence[float]
         ) -> dict[tuple[str, str], FloatArray]:
-            own = {title: records[title] for title in titles}
+            part_records = {title: records[title] for title in titles}
             axes = (methods, data, numbers, first.runs)
-            return dict(FitArrays.gather(own, *axes, scores, _plain_name).values)
+            return dict(FitArrays.gather(part_records, *axes, scores, _plain_name).values)
 
         arrays = fits(summary.parts, constraints)
         if summary.constant:
             # The part has one number of constraints, and its fits are used for all numbers.
             constant = fits([summary.constant], stages[summary.constant].constraints[:1])
             arrays = {
-                at: np.where(np.isnan(found), constant[at], found) for at, found in arrays.items()
+                at: np.where(np.isnan(array), constant[at], array) for at, array in arrays.items()
             }
         everything: Any = slice(None)
         columns: dict[str, Any] = {}
@@ -73,9 +73,9 @@ class SummaryMeans:
                 f"{value:g}": (everything, everything, [c]) for c, value in enumerate(constraints)
             }
         values = {
-            (score, method, column): array[chosen].mean(axis=(0, 2))
+            (score, method, column): array[selector].mean(axis=(0, 2))
             for (score, method), array in arrays.items()
-            for column, chosen in columns.items()
+            for column, selector in columns.items()
         }
         return cls(methods, list(columns), values)
 
@@ -87,10 +87,10 @@ class SummaryMeans:
         values = self.values[score, method, column]
         if less is not None:
             values = values - self.values[score, less, column]
-        each = values[0] if len(values) == 1 else values.mean(axis=1)
-        if not np.isfinite(each).all():
+        samples = values[0] if len(values) == 1 else values.mean(axis=1)
+        if not np.isfinite(samples).all():
             return Mean(math.nan)
-        return mean_of(each)
+        return mean_of(samples)
 
     def above(self, score: str, method: str, less: str, column: str) -> str:
         """Return the number of data sets on which a method has the larger mean, if several."""

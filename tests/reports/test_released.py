@@ -21,10 +21,10 @@ def test_the_fixed_start_is_that_of_r():
 
 @pytest.mark.parametrize("name", ["released-lcvqe", "released-mpckmeans", "released-tvclust"])
 def test_labels_are_in_the_order_of_the_points(name):
-    found = [
+    labellings = [
         RELEASED[name](3, seed).fit(POINTS, ENDS[MUST], ENDS[~MUST]).labels_ for seed in range(8)
     ]
-    assert max(adjusted_rand(TRUTH, labels) for labels in found) == 1.0
+    assert max(adjusted_rand(TRUTH, labels) for labels in labellings) == 1.0
 
 
 def test_the_printed_sign_raises_the_objective():

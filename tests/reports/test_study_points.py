@@ -60,8 +60,8 @@ def test_textures_of_a_mosaic(data_dir):
     spread = points.values.std(axis=0)
     np.testing.assert_allclose(spread[3:], 1.0, atol=1e-9)
     assert (spread[:3] == 0).all()  # no pixel is that dark
-    found = LinearDiscriminantAnalysis().fit(points.values, points.labels)
-    assert found.score(points.values, points.labels) > 0.95
+    classifier = LinearDiscriminantAnalysis().fit(points.values, points.labels)
+    assert classifier.score(points.values, points.labels) > 0.95
 
 
 def test_gabor_filters_answer_to_their_wave_alone():
@@ -85,10 +85,10 @@ def test_histograms_of_sites():
     image[:, 30:] = 255
     features = site_features(image, sites=6, window=3)
     assert features.shape == (36, 24)
-    left = np.tile(np.arange(6) < 3, 6)
+    left_half = np.tile(np.arange(6) < 3, 6)
     for column, sign in ((0, 1.0), (11, -1.0)):
-        np.testing.assert_allclose(features[left, column], sign)
-        np.testing.assert_allclose(features[~left, column], -sign)
+        np.testing.assert_allclose(features[left_half, column], sign)
+        np.testing.assert_allclose(features[~left_half, column], -sign)
     assert (features[:, 1:11] == 0).all()
     assert site_centres(512, 101)[[0, -1]].tolist() == [2, 509]
     with pytest.raises(ValueError, match="window must be odd, got 4"):

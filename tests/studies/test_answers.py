@@ -46,12 +46,12 @@ def test_note_on_draws_follows_from_draws_and_records():
     points, protocol = load_points("lange-toy"), Protocol(unit="share-of-points")
     upper = points.values[:, 1] > points.values[:, 1].mean()
 
-    def succeeds(share: float, run: int) -> bool:
+    def has_violated_pair(share: float, run: int) -> bool:
         pairs = draw_constraints(points, protocol, draw_run(points, protocol, run), share, "random")
         must, cannot = upper[pairs.must_link], upper[pairs.cannot_link]
         return bool((must[:, 0] != must[:, 1]).any() or (cannot[:, 0] == cannot[:, 1]).any())
 
-    share = {run: succeeds(0.01, run) for run in range(50)}
+    share = {run: has_violated_pair(0.01, run) for run in range(50)}
     right = {
         record.run: record.scores["accuracy"]
         for record in FitStore(folder / "records.jsonl").read()
@@ -60,12 +60,14 @@ def test_note_on_draws_follows_from_draws_and_records():
     }
     assert right.keys() == share.keys()
     separated, others = (
-        np.mean([right[run] for run in right if share[run] is held]) for held in (True, False)
+        np.mean([right[run] for run in right if share[run] is outcome]) for outcome in (True, False)
     )
-    (note,) = [each for each in load_study(folder).notes if each.startswith("With 1 % of")]
+    (note,) = [note for note in load_study(folder).notes if note.startswith("With 1 % of")]
     assert f"{sum(share.values())} of 50 draws" in note
     assert f"has {separated:.2f} of the points right, on the others {others:.2f}" in note
-    assert note.endswith("With 5 % all do.") and all(succeeds(0.05, run) for run in range(50))
+    assert note.endswith("With 5 % all do.") and all(
+        has_violated_pair(0.05, run) for run in range(50)
+    )
 
 
 NEWS = ("news-different-3", "news-related-3", "news-similar-3")
@@ -94,5 +96,5 @@ SIZES = [
 @pytest.mark.skipif(not DATA.is_dir(), reason="the data folder is not here")
 @pytest.mark.parametrize(("name", "words", "data"), SIZES)
 def test_sizes_in_notes_equal_the_sizes_of_the_data(name, words, data):
-    succeeds = words.format(*(load_points(each, DATA).values.shape for each in data))
-    assert any(succeeds in note for note in load_study(REPORTS / name).notes)
+    sentence = words.format(*(load_points(dataset, DATA).values.shape for dataset in data))
+    assert any(sentence in note for note in load_study(REPORTS / name).notes)

@@ -114,8 +114,8 @@ def test_a_fit_is_scored_on_constrained_points_and_on_others():
     centroids = kmeans_centroids(drawn.values, drawn.n_classes, np.random.default_rng(seed))
     labels = squared_distances(drawn.values, centroids).argmin(axis=1)
     others = np.setdiff1d(np.arange(60), touched)
-    for name, some in (("ari_constrained", touched), ("ari_untouched", others)):
-        assert scores[name] == pytest.approx(adjusted_rand(drawn.labels[some], labels[some]))
+    for name, rows in (("ari_constrained", touched), ("ari_untouched", others)):
+        assert scores[name] == pytest.approx(adjusted_rand(drawn.labels[rows], labels[rows]))
     assert "ari_constrained" not in fit_method(free, points, PER_POINT, 0, run=0).scores
     assert {"ari", "ari_constrained", "ari_untouched"} <= set(fit.scores)
 
@@ -162,7 +162,7 @@ def test_note_on_the_pilots_follows_from_the_records():
     ]
     assert f"but for one: {sum(easy)} of {len(easy)} problems" in note
     assert sum(easy) == len(easy) - 1
-    known = evidence()
-    right = [known["predictors"][name] for name in ("constraints_noise", "frustration")]
+    figures = evidence()
+    right = [figures["predictors"][name] for name in ("constraints_noise", "frustration")]
     assert re.findall(r"(\d+) %", note) == [f"{100 * share:.0f}" for share in right]
-    assert known["study"] == "estep-regimes"
+    assert figures["study"] == "estep-regimes"

@@ -220,9 +220,9 @@ def test_every_block_of_a_report_can_be_named(tmp_path, undrawn):
     """Every block of a real report can be named, and is then included."""
     study, comparison = recorded("estep-regimes")
     problems = {record.problem for record in comparison.records}
-    some = set(sorted(problems)[::20])
+    sample = set(sorted(problems)[::20])
     comparison = Comparison(
-        [record for record in comparison.records if record.problem in some],
+        [record for record in comparison.records if record.problem in sample],
         labels=comparison.solver_labels,
         stages=comparison.stages,
     )
@@ -329,35 +329,35 @@ def test_stages_are_run_where_others_prove_nothing(tmp_path, unforked):
     """The choice follows from the records: a second call makes no run, and shards agree with it."""
     small = SAMPLED.replace("draws = 2", "draws = 1").replace("cells = 12", "cells = 6")
     study = load_study(write(tmp_path / "sampled", small))
-    found = run_comparison(study, tmp_path / "whole")
-    relaxed = [r for r in found.records if r.solver == "lp-relaxation"]
-    left = {r.problem for r in relaxed if r.status != "optimal"}
-    strong = [r for r in found.records if r.solver == "ilp"]
-    assert 0 < len(left) < 6 and {r.problem for r in strong} == left
+    comparison = run_comparison(study, tmp_path / "whole")
+    relaxed = [r for r in comparison.records if r.solver == "lp-relaxation"]
+    unproved = {r.problem for r in relaxed if r.status != "optimal"}
+    strong = [r for r in comparison.records if r.solver == "ilp"]
+    assert 0 < len(unproved) < 6 and {r.problem for r in strong} == unproved
     assert {r.time_limit for r in strong} == {10.0} and {r.time_limit for r in relaxed} == {5.0}
-    assert {r.clock for r in found.records} == {"cpu"}
-    assert max(len(r.trace) for r in found.records) <= 3
+    assert {r.clock for r in comparison.records} == {"cpu"}
+    assert max(len(r.trace) for r in comparison.records) <= 3
     again = run_comparison(study, tmp_path / "whole")
-    assert [r.id for r in again.records] == [r.id for r in found.records]
+    assert [r.id for r in again.records] == [r.id for r in comparison.records]
     # Other limits and fewer problems were requested, so they are not a fault of the comparison.
-    assert found.warnings == []
-    named = found.labelled({"ilp": "Exact"}).shown
+    assert comparison.warnings == []
+    named = comparison.labelled({"ilp": "Exact"}).shown
     assert named.warnings == [] and report_document(named, title="T").warnings == ()
-    lost = [r for r in found.records if r != relaxed[0]]
+    lost = [r for r in comparison.records if r != relaxed[0]]
     [message] = Comparison(lost, stages=[{"ilp"}]).warnings
     assert message == "1 of 12 runs are missing: lp-relaxation (1)"
-    assert len(Comparison(found.records).warnings) == 2
+    assert len(Comparison(comparison.records).warnings) == 2
     # A solver of a stage is thrown away by name, as are others.
     anew = run_comparison(study, tmp_path / "whole", rerun="ilp")
-    fresh = {r.id for r in anew.records} - {r.id for r in found.records}
+    fresh = {r.id for r in anew.records} - {r.id for r in comparison.records}
     assert {r.solver for r in anew.records if r.id in fresh} == {"ilp"}
-    assert len(RecordStore(tmp_path / "whole" / "runs.jsonl").read()) == len(found.records)
+    assert len(RecordStore(tmp_path / "whole" / "runs.jsonl").read()) == len(comparison.records)
     with pytest.raises(StudyError, match="rerun must be one of"):
         run_comparison(study, tmp_path / "whole", rerun=["ilp", "icn"])
     for part in ("1/2", "2/2"):
         run_comparison(study, tmp_path / "shards", shard=part)
     parts = RecordStore(tmp_path / "shards" / "runs.jsonl").read()
-    assert {r.key for r in parts} == {r.key for r in found.records}
+    assert {r.key for r in parts} == {r.key for r in comparison.records}
 
 
 # ---------------------------------------------------------------------- what comes with the library

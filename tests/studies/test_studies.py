@@ -367,7 +367,7 @@ def test_more_constraints_contain_the_fewer_and_runs_differ():
             points, protocol, draw_run(points, protocol, run), count, selection
         )
         kinds = (("ml", drawn.must_link), ("cl", drawn.cannot_link))
-        return {(kind, *map(int, pair)) for kind, some in kinds for pair in some}
+        return {(kind, *map(int, pair)) for kind, links in kinds for pair in links}
 
     assert pairs(0, 10.0) < pairs(0, 40.0) < pairs(0, 200.0)
     assert len(pairs(0, 200.0)) == 200
@@ -460,16 +460,16 @@ def test_summaries_are_means_of_the_records(tmp_path, unforked):
     records = run_study(study, tmp_path / "summed")
     text = render_study(study, records, tmp_path / "summed").read_text()
 
-    def scores(method, data, noise=None, least=0.0, score="accuracy"):
-        chosen = [
+    def scores(method, data, noise=None, min_constraints=0.0, score="accuracy"):
+        values = [
             r.scores[score]
             for r in records
             if r.method == method
             and r.data in data
             and r.noise in ((0.0, 0.4) if noise is None else (noise,))
-            and r.constraints >= least
+            and r.constraints >= min_constraints
         ]
-        return np.array(chosen)
+        return np.array(values)
 
     iris, toy = ("iris", "iris, k+1"), ("lange-toy",)
     rows = {
@@ -478,10 +478,10 @@ def test_summaries_are_means_of_the_records(tmp_path, unforked):
         for line in block.splitlines()
         if line.startswith("|")
     }
-    own = rows["By data: mean accuracy.", "PCKMeans"]
-    assert own[0].startswith(f"{scores('PCKMeans', iris).mean():.2f} ± ")
+    cells = rows["By data: mean accuracy.", "PCKMeans"]
+    assert cells[0].startswith(f"{scores('PCKMeans', iris).mean():.2f} ± ")
     both = [scores("PCKMeans", data).mean() for data in (iris, toy)]
-    assert own[2].startswith(f"{np.mean(both):.2f} ± ") and own[2].endswith("(0.75)")
+    assert cells[2].startswith(f"{np.mean(both):.2f} ± ") and cells[2].endswith("(0.75)")
     assert rows["By data: mean accuracy.", "elsewhere"] == ["- (0.50)", "-", "-"]
     assert rows["By data: mean number of clusters.", "elsewhere"][0] == "- (3.00)"
     alone = [scores("without", data).mean() for data in (iris, toy)]
@@ -517,7 +517,7 @@ def test_ordered_pairs_are_nested_and_wrong_at_random():
         protocol = Protocol(noise=noise, unit="share-of-ordered-pairs")
         c = draw_constraints(points, protocol, draw_run(points, protocol, 0), share, "random")
         kinds = ((True, c.must_link), (False, c.cannot_link))
-        return {tuple(pair): kind for kind, some in kinds for pair in some.tolist()}
+        return {tuple(pair): kind for kind, links in kinds for pair in links.tolist()}
 
     few, many = pairs(0.01), pairs(0.05)
     assert few.items() <= many.items()
@@ -535,15 +535,15 @@ def test_seeds_are_nested_and_wrong_at_random():
     points = load_points("digits-389")
     protocol = Protocol(train=0.9, scored="held-out", unit="share-seeded", noise=0.3)
     draw = draw_run(points, protocol, 0)
-    few, most, every = (
+    few, many, every = (
         draw_seeds(points, protocol, draw, *shares) for shares in ((0.3, 0.6), (0.8, 0.6), (0.8, 1))
     )
     assert (every >= 0).sum() == round(0.8 * len(draw.training))
     assert set(np.flatnonzero(every >= 0)) <= set(draw.training)
-    for fewer, more in ((few, most), (most, every)):
+    for fewer, more in ((few, many), (many, every)):
         seeds = fewer >= 0
         assert (fewer[seeds] == more[seeds]).all() and (more >= 0).sum() > seeds.sum()
-    assert np.unique(points.labels[most >= 0]).size == 2
+    assert np.unique(points.labels[many >= 0]).size == 2
     seeds = every >= 0
     assert set(every[seeds]) == {0, 1, 2}
     assert 0.2 < (every != points.labels)[seeds].mean() < 0.4
@@ -794,8 +794,10 @@ def test_a_report_comes_from_the_records_alone(tmp_path, unforked):
 
     text = page.read_text()
     assert text.startswith("# A small study\n\n**Question.** Does it run?\n\n**Answer.** It does.")
-    chosen = [r.scores["nmi"] for r in records if r.method == "PCKMeans" and r.constraints == 20]
-    cell = f"{np.mean(chosen):.3f}"
+    nmi_values = [
+        r.scores["nmi"] for r in records if r.method == "PCKMeans" and r.constraints == 20
+    ]
+    cell = f"{np.mean(nmi_values):.3f}"
     row = next(
         line for line in text.splitlines() if line.startswith("| PCKMeans |") and "(0" in line
     )
@@ -813,7 +815,7 @@ def test_a_report_comes_from_the_records_alone(tmp_path, unforked):
     assert (asked["sets above"], asked["draws"]) == (f"{int(sum(gains) > 0)}", "2")
     first, second = table(tmp_path / "small" / "tables" / "nmi-iris.csv")
     assert (first["method"], second["method"]) == ("PCKMeans", "without")
-    assert float(first["20"]) == pytest.approx(np.mean(chosen), rel=1e-11)
+    assert float(first["20"]) == pytest.approx(np.mean(nmi_values), rel=1e-11)
 
 
 def test_parts_have_sections_figures_and_published_values_of_their_own(tmp_path, undrawn, unforked):
@@ -926,11 +928,11 @@ def test_methods_named_by_class_have_the_defaults_of_users():
     seed = int(np.random.SeedSequence(draw.seed.entropy).spawn(4)[3].generate_state(1)[0])
     direct = PCKMeans(3, random_state=seed).fit(points.values, **pairs.fit_params())
     method = Method(label="default", estimator="PCKMeans", weight="default")
-    found = fit_method(method, points, protocol, 0.5, 0)
-    assert found.scores["ari"] == adjusted_rand(points.labels, direct.labels_)
-    assert found.objective == direct.objective_
-    assert found.weight == pytest.approx(direct.constraints_.ml_weights[0])
+    fit = fit_method(method, points, protocol, 0.5, 0)
+    assert fit.scores["ari"] == adjusted_rand(points.labels, direct.labels_)
+    assert fit.objective == direct.objective_
+    assert fit.weight == pytest.approx(direct.constraints_.ml_weights[0])
     alone = KMeans(3, n_init=10, random_state=seed).fit(points.values)
     method = Method(label="no pairs", estimator="k-means", weight="default")
-    found = fit_method(method, points, protocol, 0.5, 0)
-    assert found.scores["ari"] == adjusted_rand(points.labels, alone.labels_)
+    fit = fit_method(method, points, protocol, 0.5, 0)
+    assert fit.scores["ari"] == adjusted_rand(points.labels, alone.labels_)
