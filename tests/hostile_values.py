@@ -8,7 +8,7 @@ from typing import Any
 class Evil:
     """Value that raises on every attribute access."""
 
-    def _raise(self, *given: Any) -> Any:
+    def _raise(self, *arguments: Any) -> Any:
         raise RuntimeError("half \ud800")
 
     __repr__ = __str__ = __float__ = __int__ = __index__ = __bool__ = __len__ = __hash__ = _raise

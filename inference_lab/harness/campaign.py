@@ -177,17 +177,17 @@ def run_campaign(
     campaign: Campaign[_R], store: LineStore[_R] | None, execution: Execution
 ) -> list[_R]:
     """Run the tasks without a record in the store; return the records of all, in order."""
-    kept: dict[Hashable, _R] = {}
+    by_key: dict[Hashable, _R] = {}
     shard = None if execution.shard is None else parse_shard(execution.shard)
     if store is not None:
         try:
-            kept = {record.key: record for record in store.prepare()}
+            by_key = {record.key: record for record in store.prepare()}
         except (OSError, RecordError) as reason:
             raise InputError(f"cannot keep records: {one_line(reason)}") from reason
     order = campaign.in_order()
     asked = order if shard is None else share_of(shard, order)
     missing = [
-        n for n in asked if execution.asks_for(kept.get(campaign.keys[n]), campaign.methods(n))
+        n for n in asked if execution.asks_for(by_key.get(campaign.keys[n]), campaign.methods(n))
     ]
     again = set(missing)
     thrown = {
@@ -195,7 +195,7 @@ def run_campaign(
     }
     if store is not None and thrown:
         store.discard(lambda record: record.key.request in thrown)
-    records = {n: kept[campaign.keys[n]] for n in asked if n not in again}
+    records = {n: by_key[campaign.keys[n]] for n in asked if n not in again}
     failed = sum(record.failed for record in records.values())
     with reporter(execution.progress) as report:
 

@@ -302,8 +302,10 @@ def compare(
         progress=progress,
     )
     folder = None if data_dir is None else Path(data_dir)
-    given = _as_list(problems, (str, Path, Problem, ProblemFamily, FactorGraph, Mapping))
-    instances = [instance for source in given for instance in prepare_problems(source, folder)]
+    problem_sources = _as_list(problems, (str, Path, Problem, ProblemFamily, FactorGraph, Mapping))
+    instances = [
+        instance for source in problem_sources for instance in prepare_problems(source, folder)
+    ]
     refuse_repeats("problem", [instance.problem.name for instance in instances])
     settings = RunSettings(
         time_limit=time_limit,
@@ -330,9 +332,9 @@ def solver_names(source: str | Solver) -> frozenset[str]:
     return frozenset((str(source) if isinstance(source, str) else "", solver.spec, solver.name()))
 
 
-def _as_list(given: Any, kinds: tuple[type, ...]) -> list[Any]:
+def _as_list(value: Any, kinds: tuple[type, ...]) -> list[Any]:
     """Return a list of one item or of several; a string is one item, not its letters."""
-    return [given] if isinstance(given, kinds) else list(given)
+    return [value] if isinstance(value, kinds) else list(value)
 
 
 def _check_portable(plan: ComparisonCampaign) -> None:

@@ -227,7 +227,7 @@ def _warn_of_versions(reply: Reply, caller: Caller) -> None:
 # ---------------------------------------------------------------------- the workers
 
 #: The process in which each thread of a worker makes its calls.
-_own = threading.local()
+_thread_state = threading.local()
 
 
 class _Station:
@@ -269,13 +269,13 @@ def make_call(caller: Caller, parcel: Parcel, contents: Mapping[str, bytes], mes
     -------
     Reply
     """
-    station: _Station | None = getattr(_own, "station", None)
+    station: _Station | None = getattr(_thread_state, "station", None)
     if station is not None and station.parent != os.getpid():
         station = None
     if station is None or station.caller != (caller.process, caller.threads):
         if station is not None:
             station.stop()
-        _own.station = station = _Station(caller)
+        _thread_state.station = station = _Station(caller)
     answer: Any = _other_code(caller, station)
     if answer is None:
         station.worker.submit(partial(_answer, caller.folder, parcel, contents))

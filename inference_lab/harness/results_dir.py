@@ -27,10 +27,10 @@ def find_store(place: str | os.PathLike[str]) -> RecordStore | FitStore:
             if (store := kind(path / name)).exists():
                 return store
         raise InputError(f"{path} holds no records: there is no {' or '.join(_FILES)} in it")
-    found = _FILES.get(path.name.removesuffix(".xz"), RecordStore)(path)
-    if not found.exists():
+    file_store = _FILES.get(path.name.removesuffix(".xz"), RecordStore)(path)
+    if not file_store.exists():
         raise InputError(f"{path} does not exist")
-    return found
+    return file_store
 
 
 def store_in(place: Path, like: RecordStore | FitStore) -> RecordStore | FitStore:
@@ -43,17 +43,17 @@ def merge(
     sources: Sequence[RecordStore | FitStore], target: RecordStore | FitStore
 ) -> tuple[int, int]:
     """Append missing records of other stores; count new and old records."""
-    found: dict[str, Any] = {}
+    records: dict[str, Any] = {}
     total = 0
     for source in sources:
         if source.kind is not target.kind:
             raise InputError(f"{source.path} holds something else than {target.path} does")
         for record in source:
-            found.setdefault(record.identity, record)
+            records.setdefault(record.identity, record)
             total += 1
     into: LineStore[Any] = target
-    held = {record.identity for record in into.prepare()}
-    new = [record for name, record in found.items() if name not in held]
+    stored_identities = {record.identity for record in into.prepare()}
+    new = [record for name, record in records.items() if name not in stored_identities]
     into.extend(new)
     if isinstance(target, FitStore):
         for source in sources:

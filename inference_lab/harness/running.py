@@ -240,13 +240,13 @@ def _salvage(
     record = unanswered(asked, ended)
     assert incumbent is not None
     record = replace(record, lower_bound=incumbent.bound)
-    left = incumbent.read()
-    if left is None:
+    offer = incumbent.read()
+    if offer is None:
         return record
-    labels, _, seconds = left
+    labels, _, seconds = offer
     try:
         energy = float(problem.graph.energy(labels))
-        found = _label_fields(problem, labels)
+        label_fields = _label_fields(problem, labels)
     except Exception:
         # The run corrupted the shared memory, or a user's score raises.
         return record
@@ -258,7 +258,7 @@ def _salvage(
         tolerance=proof_tolerance(problem.graph, energy) if math.isfinite(energy) else None,
         seconds=seconds,
         trace=(TracePoint(seconds, energy, energy, incumbent.bound),),
-        **found,
+        **label_fields,
     )
 
 

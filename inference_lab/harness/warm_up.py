@@ -31,15 +31,15 @@ _SECONDS = 2.0
 
 def warm_up_graph(graph: FactorGraph) -> FactorGraph:
     """Return a small part of a graph with every family of terms of the graph."""
-    chosen: set[int] = {0} if graph.n_variables else set()
+    variable_set: set[int] = {0} if graph.n_variables else set()
     for kind in np.unique(graph.edge_kinds):
         first = np.flatnonzero(graph.edge_kinds == kind)[:_WARM_UP_EDGES]
-        chosen.update(int(v) for v in graph.edges[first].ravel())
+        variable_set.update(int(v) for v in graph.edges[first].ravel())
     factor = None
     if graph.n_factors:
         factor = graph.higher_order(int(np.diff(graph.table_ptr).argmin()))
-        chosen.update(factor[0])
-    variables = np.array(sorted(chosen), dtype=np.int64)
+        variable_set.update(factor[0])
+    variables = np.array(sorted(variable_set), dtype=np.int64)
     number = np.full(graph.n_variables, -1)
     number[variables] = np.arange(variables.size)
     inside = np.flatnonzero((number[graph.edges] >= 0).all(axis=1))
@@ -83,10 +83,10 @@ def _terms(
     same = rises * (1.0 + rng.random(len(pairs)))
     if kind == POTTS:
         return DiagonalTerms(pairs, same, np.zeros(len(pairs)))
-    each = same[:, None] + 0.1 * rng.random((len(pairs), k))
+    costs = same[:, None] + 0.1 * rng.random((len(pairs), k))
     if kind == DIAGONAL:
-        return DiagonalTerms(pairs, each, np.zeros(len(pairs)))
-    return OwnTables(pairs, each[:, :, None] * np.eye(k) + 0.1 * rng.random((len(pairs), k, k)))
+        return DiagonalTerms(pairs, costs, np.zeros(len(pairs)))
+    return OwnTables(pairs, costs[:, :, None] * np.eye(k) + 0.1 * rng.random((len(pairs), k, k)))
 
 
 def warmth(solver: Solver, graph: FactorGraph, temperature: float) -> tuple[Any, ...]:

@@ -313,8 +313,10 @@ class Findings:
         # Tolerances, which the column `proved` applies.
         left_out |= {"energy_scale", "resolution", "tolerance"}
         left_out |= {"labels"}  # a compressed string, for `labels`
-        kept = [f for f in fields(Record) if f.name not in left_out]
-        names = sorted((f.name for f in kept), key=lambda name: _FIRST.get(name, len(_FIRST)))
+        record_fields = [f for f in fields(Record) if f.name not in left_out]
+        names = sorted(
+            (f.name for f in record_fields), key=lambda name: _FIRST.get(name, len(_FIRST))
+        )
         lines = []
         for record in self.records:
             problem = summary[record.problem, record.problem_hash]
@@ -326,7 +328,7 @@ class Findings:
             lines.append(line)
         added = ["best_bound", "gap_percent", "over_best_percent"]
         frame = pd.DataFrame(lines, columns=[*names, *added, "proved"])
-        numbers = [f.name for f in kept if "float" in str(f.type)]
+        numbers = [f.name for f in record_fields if "float" in str(f.type)]
         kinds = dict.fromkeys([*numbers, *added], "float64")
         return frame.astype(kinds)
 
@@ -355,18 +357,18 @@ class Findings:
         >>> c.labels(c.records[0].id)
         array([0, 1])
         """
-        found = [
+        matches = [
             record
             for record in (*self.records, *self.superseded)
             if record_id and record.id.startswith(record_id)
         ]
-        if len(found) != 1:
-            number = "no record has" if not found else f"{len(found)} records have"
+        if len(matches) != 1:
+            number = "no record has" if not matches else f"{len(matches)} records have"
             raise ValueError(
                 f"{number} an id that begins with {record_id!r}; the column id of runs.csv or of "
                 "comparison.frame lists the ids"
             )
-        (record,) = found
+        (record,) = matches
         if not record.labels:
             reason = (
                 f"records keep labellings of fewer than {KEPT_BELOW:,} variables, and those of "

@@ -106,8 +106,8 @@ class StudyRecord(RunRecord, frozen=True, kw_only=True):
         if self.failed:
             return f"{self.status}: {self.message}"
         ari = self.scores.get("ari")
-        found = f"ARI {math.nan if ari is None else float(ari):.3f}, "
-        return found + f"objective {self.objective:.7g}, {self.seconds:.3g} s"
+        agreement = f"ARI {math.nan if ari is None else float(ari):.3f}, "
+        return agreement + f"objective {self.objective:.7g}, {self.seconds:.3g} s"
 
 
 class FitStore(LineStore[StudyRecord]):

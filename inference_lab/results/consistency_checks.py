@@ -24,9 +24,9 @@ _KINDS = {"exact": "the exact value", "lower": "a lower bound", "upper": "an upp
 
 def environment_id(record: Record) -> str:
     """Return the identity of the environment of a run: its ``id``, or all its fields as JSON."""
-    given = record.environment.get("id")
-    if given is not None:
-        return str(given)
+    identity = record.environment.get("id")
+    if identity is not None:
+        return str(identity)
     return json.dumps(record.environment, sort_keys=True)
 
 
@@ -97,8 +97,10 @@ def _optimum_contradictions(problem: ProblemSummary, records: Sequence[Record]) 
 def _log_partition_contradictions(problem: ProblemSummary, records: Sequence[Record]) -> list[str]:
     """Return lower bounds of log Z that exceed upper bounds; exact values are both."""
     alarms = []
-    given = [r for r in records if r.log_partition is not None and not math.isnan(r.log_partition)]
-    for temperature, group in grouped(given, lambda r: r.temperature).items():
+    estimates = [
+        r for r in records if r.log_partition is not None and not math.isnan(r.log_partition)
+    ]
+    for temperature, group in grouped(estimates, lambda r: r.temperature).items():
         values = [(float(r.log_partition or 0.0), r.solver, r.log_partition_kind) for r in group]
         low = [value for value in values if value[2] in ("exact", "lower")]
         high = [value for value in values if value[2] in ("exact", "upper")]
@@ -165,9 +167,9 @@ def unfairness(records: Sequence[Record], stages: Sequence[Collection[str]] = ()
     for record in records:
         versions.setdefault(record.solver, set()).add(record.solver_version)
     mixed = [
-        f"{solver} ({', '.join(map(str, sorted(found)))})"
-        for solver, found in versions.items()
-        if len(found) > 1
+        f"{solver} ({', '.join(map(str, sorted(numbers)))})"
+        for solver, numbers in versions.items()
+        if len(numbers) > 1
     ]
     if mixed:
         warnings.append(f"several versions of one solver are mixed: {listed(mixed)}")
@@ -182,12 +184,12 @@ def unfairness(records: Sequence[Record], stages: Sequence[Collection[str]] = ()
     for part in parts:
         limits = {_limit(r.time_limit, "s") for r in part}
         warnings += _mixed("time limits", limits)
-    for what, found in (
+    for what, values in (
         ("memory limits", memory_limits(records)),
         ("temperatures", {f"{r.temperature:g}" for r in records}),
         ("numbers of threads", {str(r.threads) for r in records}),
     ):
-        warnings += _mixed(what, found)
+        warnings += _mixed(what, values)
     warnings += _changed(records)
     for part in parts:
         warnings += _missing(part)
@@ -211,17 +213,17 @@ def _changed(records: Sequence[Record]) -> list[str]:
     return statements
 
 
-def _mixed(what: str, found: Collection[str]) -> list[str]:
+def _mixed(what: str, values: Collection[str]) -> list[str]:
     """Return a sentence if the runs differ in a condition such as the time limit."""
-    if len(found) < 2:
+    if len(values) < 2:
         return []
-    return [f"runs under different {what} are mixed: {listed(sorted(found))}"]
+    return [f"runs under different {what} are mixed: {listed(sorted(values))}"]
 
 
 def memory_limits(records: Sequence[Record]) -> list[str]:
     """Return the distinct memory limits of runs; ``none`` for runs without a limit."""
-    found = {r.memory_limit for r in records}
-    return ["none" if v is None else format_bytes(v) for v in sorted(found, key=lambda v: v or 0)]
+    limits = {r.memory_limit for r in records}
+    return ["none" if v is None else format_bytes(v) for v in sorted(limits, key=lambda v: v or 0)]
 
 
 def _missing(records: Sequence[Record]) -> list[str]:

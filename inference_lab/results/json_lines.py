@@ -23,7 +23,7 @@ _BITS_LIMIT = 1024
 #: Characters of a value in total, limited because nested short lists may be large in total; and the
 #: minimum number of characters counted for each part.
 _ROOM = 1_000_000
-_LEAST = 8
+_MIN_CHARACTERS = 8
 
 
 class RecordError(ValueError):
@@ -40,22 +40,22 @@ def jsonable(value: Any, *, text: bool = False) -> Any:
     JSON has no infinities. Numbers that are not finite become None, as in a column of numbers, or
     with `text` the words of a spec ("inf"), because a setting of None is another one.
     """
-    left = _ROOM
+    n_remaining = _ROOM
 
     def plain(value: Any, depth: int) -> Any:
-        nonlocal left
+        nonlocal n_remaining
         try:
-            found = _converted(value, depth, plain)
-            if isinstance(found, float) and not math.isfinite(found):
-                found = repr(found) if text else None
+            result = _converted(value, depth, plain)
+            if isinstance(result, float) and not math.isfinite(result):
+                result = repr(result) if text else None
         except _TooMuchError:
             raise
         except Exception as problem:  # a foreign object may raise anything
-            found = f"{_class_name(value)} that cannot be shown: {_class_name(problem)}"
-        left -= _LEAST + (len(found) if isinstance(found, str) else 0)
-        if left < 0:
+            result = f"{_class_name(value)} that cannot be shown: {_class_name(problem)}"
+        n_remaining -= _MIN_CHARACTERS + (len(result) if isinstance(result, str) else 0)
+        if n_remaining < 0:
             raise _TooMuchError
-        return found
+        return result
 
     try:
         return plain(value, 0)
@@ -65,8 +65,8 @@ def jsonable(value: Any, *, text: bool = False) -> Any:
 
 def json_object(value: Any, *, text: bool = False) -> dict[str, Any]:
     """Return `jsonable` of a mapping; wrap results of other types as ``{"value": ...}``."""
-    found = jsonable(value, text=text)
-    return found if isinstance(found, dict) else {"value": found}
+    result = jsonable(value, text=text)
+    return result if isinstance(result, dict) else {"value": result}
 
 
 class _TooMuchError(Exception):
@@ -161,13 +161,13 @@ class JsonLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """Return the fields as values of strict JSON."""
         others: dict[str, str] = {}
         nulls = _nulls(type(self))
-        found = {
+        values = {
             name: _encoded(name, getattr(self, name), nulls, others)
             if name not in self.SETTINGS
             else jsonable(getattr(self, name), text=True)
             for name in self.__struct_fields__
         }
-        return {**found, _OTHERS: others} if others else found
+        return {**values, _OTHERS: others} if others else values
 
     def to_json(self) -> str:
         """Return the object as one line of strict ASCII JSON, without the line's end."""
@@ -194,10 +194,10 @@ class JsonLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         _restore(data, _nulls(cls))
         if schema < cls.SCHEMA:
             for name in cls.NUMBERS:
-                if isinstance(held := data.get(name), dict):
+                if isinstance(numbers := data.get(name), dict):
                     data[name] = {
                         key: float(entry) if entry in _NOT_FINITE else entry
-                        for key, entry in held.items()
+                        for key, entry in numbers.items()
                     }
         try:
             # Not strict, because earlier versions store numbers that are not finite as texts.
@@ -217,7 +217,9 @@ def _nulls(kind: type[JsonLine]) -> dict[str, float | tuple[float, ...]]:
     """Return the meaning of null in fields of numbers, and in those of tuples of numbers."""
     nulls: dict[str, float | tuple[float, ...]] = {}
     for field in msgspec.structs.fields(kind):
-        entry = next((each for each in get_args(field.type) if hasattr(each, "_fields")), None)
+        entry = next(
+            (argument for argument in get_args(field.type) if hasattr(argument, "_fields")), None
+        )
         if isinstance(field.default, float):
             nulls[field.encode_name] = field.default
         elif entry is not None:
@@ -250,11 +252,11 @@ def _encoded(
     if not isinstance(value, float | np.generic):
         return value
     number = value.item() if isinstance(value, np.generic) else float.__float__(value)
-    found = jsonable(number)
+    result = jsonable(number)
     null = nulls.get(place, null)
-    if found is None and isinstance(number, float) and not _alike(number, null):
+    if result is None and isinstance(number, float) and not _alike(number, null):
         others[place] = repr(number)
-    return found
+    return result
 
 
 def _alike(number: float, null: float | None) -> bool:
@@ -269,13 +271,13 @@ def _restore(data: dict[str, Any], nulls: Mapping[str, Any]) -> None:
         raise RecordError(f"the field {_OTHERS!r} must be an object")
     for place, text in others.items():
         try:
-            held, key = _place(data, place)
-            null = held[key] is None
+            container, key = _place(data, place)
+            null = container[key] is None
         except (LookupError, TypeError, ValueError):
             null = False
         if not null or text not in _NOT_FINITE:
             raise RecordError(f"the field {_OTHERS!r} must name nulls, got {place!r}: {text!r}")
-        held[key] = float(text)
+        container[key] = float(text)
     for name, null_value in nulls.items():
         if isinstance(null_value, float) and name in data and data[name] is None:
             data[name] = null_value

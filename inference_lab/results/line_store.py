@@ -107,10 +107,10 @@ class LineStore(Generic[_L]):
                 if not path.exists():
                     continue
                 lines = list(_lines(path))
-                left = [line for line in lines if not self._holds(line, unwanted)]
-                number += len(lines) - len(left)
-                if len(left) < len(lines):
-                    content = b"".join(left)
+                remaining_lines = [line for line in lines if not self._holds(line, unwanted)]
+                number += len(lines) - len(remaining_lines)
+                if len(remaining_lines) < len(lines):
+                    content = b"".join(remaining_lines)
                     packed = path.suffix == _ARCHIVED
                     write_whole(path, _packed(content) if packed else content, synced=True)
         return number

@@ -56,15 +56,15 @@ def thin_trace(trace: Iterable[TracePoint], limit: int = TRACE_LIMIT) -> tuple[T
     points = list(trace)
     if len(points) <= limit:
         return tuple(points)
-    kept = [points[0]]
+    selection = [points[0]]
     for before, point in pairwise(points[:-1]):
         if point.best_energy != before.best_energy or point.lower_bound != before.lower_bound:
-            kept.append(point)
-    kept.append(points[-1])
-    if len(kept) > limit:
-        steps = np.linspace(0, len(kept) - 1, limit).round().astype(int)
-        kept = [kept[int(s)] for s in steps]
-    return tuple(kept)
+            selection.append(point)
+    selection.append(points[-1])
+    if len(selection) > limit:
+        steps = np.linspace(0, len(selection) - 1, limit).round().astype(int)
+        selection = [selection[int(s)] for s in steps]
+    return tuple(selection)
 
 
 @cache
@@ -283,8 +283,8 @@ class Record(RunRecord, frozen=True, kw_only=True):
         """The energy, the status and the time of the solver, or the reason for a missing answer."""
         if self.failed or self.refused:
             return f"{self.status}: {self.message}"
-        found = math.isfinite(self.energy)
-        energy = f"energy {self.energy:.7g}" if found else "no labelling of finite energy"
+        finite = math.isfinite(self.energy)
+        energy = f"energy {self.energy:.7g}" if finite else "no labelling of finite energy"
         return f"{energy}, {self.status}, {self.seconds:.3g} s"
 
     @property

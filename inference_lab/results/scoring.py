@@ -41,9 +41,9 @@ def nmi(truth: npt.ArrayLike, labels: npt.ArrayLike, average: Average = "arithme
     classes, clusters = _checked(truth, labels)
     if not classes.size:
         return math.nan
-    found = normalized_mutual_info_score(classes, clusters, average_method=average)
+    score = normalized_mutual_info_score(classes, clusters, average_method=average)
     # Rounded because equal partitions must have 1, not 0.9999999999999999.
-    return round(float(found), 12)
+    return round(float(score), 12)
 
 
 def adjusted_rand(truth: npt.ArrayLike, labels: npt.ArrayLike) -> float:

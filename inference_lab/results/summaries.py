@@ -196,8 +196,8 @@ def summarise_problem(
 ) -> ProblemSummary:
     """Summarise the runs on one problem."""
     first = records[0]
-    found = [r for r in records if math.isfinite(r.energy)]
-    best = min(found, key=lambda r: r.energy, default=None)
+    labelled = [r for r in records if math.isfinite(r.energy)]
+    best = min(labelled, key=lambda r: r.energy, default=None)
     energy = math.inf if best is None else best.energy
     tolerance = 0.0 if best is None else tolerance_of(best)
     above = slack(energy, first.energy_scale) if math.isfinite(energy) else math.inf
@@ -236,14 +236,14 @@ def summarise_problem(
 
 def remarks_of(info: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the remarks in a problem's info; ignore values of other types from files."""
-    given = info.get("remarks")
-    return tuple(map(str, given)) if isinstance(given, list | tuple) else ()
+    remarks = info.get("remarks")
+    return tuple(map(str, remarks)) if isinstance(remarks, list | tuple) else ()
 
 
 def summarise_runs(problem: ProblemSummary, records: Sequence[Record]) -> Row:
     """Summarise the runs of one solver on one problem."""
-    found = [r.energy for r in records if math.isfinite(r.energy)]
-    energy = _median(found)
+    energies = [r.energy for r in records if math.isfinite(r.energy)]
+    energy = _median(energies)
     unsupported = sum(r.refused for r in records)
     timed = [r.seconds for r in records if not (r.failed or r.refused)]
     proofs = [proof(r, problem) for r in records]
@@ -257,8 +257,8 @@ def summarise_runs(problem: ProblemSummary, records: Sequence[Record]) -> Row:
         unsupported=unsupported,
         answered=sum(r.answered for r in records),
         energy=math.inf if energy is None else energy,
-        energy_min=min(found, default=math.inf),
-        energy_max=max(found, default=math.inf),
+        energy_min=min(energies, default=math.inf),
+        energy_max=max(energies, default=math.inf),
         gap=None if energy is None else problem.gap(energy),
         gap_percent=None if energy is None else problem.gap_to_best(energy),
         over_best_percent=None if energy is None else problem.over_best(energy),
@@ -321,10 +321,10 @@ def proof(record: Record, problem: ProblemSummary) -> str:
 def _is_best(record: Record, problem: ProblemSummary) -> bool:
     if problem.known_energy == math.inf:
         return record.status == "infeasible"
-    known, tolerance = problem.known_energy, tolerance_of(record)
-    if known < problem.best_energy:
-        tolerance = max(tolerance, _share(known, problem.energy_scale))
-    return proves(record.energy, known, tolerance)
+    reference, tolerance = problem.known_energy, tolerance_of(record)
+    if reference < problem.best_energy:
+        tolerance = max(tolerance, _share(reference, problem.energy_scale))
+    return proves(record.energy, reference, tolerance)
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
@@ -334,8 +334,10 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 def _mean_scores(records: Sequence[Record]) -> dict[str, float]:
     names = dict.fromkeys(name for record in records for name in record.scores)
-    given = {name: [r.scores.get(name) for r in records] for name in names}
-    means = {n: _mean(v for v in vs if isinstance(v, int | float)) for n, vs in given.items()}
+    values_by_name = {name: [r.scores.get(name) for r in records] for name in names}
+    means = {
+        n: _mean(v for v in vs if isinstance(v, int | float)) for n, vs in values_by_name.items()
+    }
     return {name: mean for name, mean in means.items() if mean is not None}
 
 

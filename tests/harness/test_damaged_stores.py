@@ -192,23 +192,26 @@ def check(rng: np.random.Generator, folder: Path) -> None:
         first = il.compare(problems, solvers, store=path, **asked)
         assert len(first) == 6
         store = RecordStore(path)
-        kept = store.read()
-        assert store.remarks == [] and [r.to_json() for r in kept] == path.read_text().splitlines()
-        assert sorted(map(repr, kept)) == sorted(map(repr, first.records))
-        assert all(r.status in FAILURES or not r.message.startswith("the run") for r in kept)
+        records = store.read()
+        assert (
+            store.remarks == [] and [r.to_json() for r in records] == path.read_text().splitlines()
+        )
+        assert sorted(map(repr, records)) == sorted(map(repr, first.records))
+        assert all(r.status in FAILURES or not r.message.startswith("the run") for r in records)
         whole = {
-            line.encode(): r.id for line, r in zip(path.read_text().split("\n"), kept, strict=False)
+            line.encode(): r.id
+            for line, r in zip(path.read_text().split("\n"), records, strict=False)
         }
 
         for _ in range(2):
             # Some kinds of damage need valid lines, which may be missing after the first.
             with suppress(ValueError, AttributeError, TypeError, RecursionError):
                 path.write_bytes(damaged(rng, path.read_bytes()))
-        left = path.read_bytes().split(b"\n")
-        survivors = {whole[line] for line in left if line in whole}
-        found = RecordStore(path).read()
-        assert survivors <= {r.id for r in found}
-        look(Comparison.of_store(found), folder)
+        lines = path.read_bytes().split(b"\n")
+        survivors = {whole[line] for line in lines if line in whole}
+        readable = RecordStore(path).read()
+        assert survivors <= {r.id for r in readable}
+        look(Comparison.of_store(readable), folder)
 
         before = path.read_bytes()
         try:
@@ -220,8 +223,8 @@ def check(rng: np.random.Generator, folder: Path) -> None:
         assert [r.key for r in again.records] == [r.key for r in first.records]
         there = RecordStore(path).read()
         asked_keys = {r.key for r in first.records}
-        had = {r.key for r in found} & asked_keys
-        assert len(there) == len(found) + 6 - len(had)
+        had = {r.key for r in readable} & asked_keys
+        assert len(there) == len(readable) + 6 - len(had)
         assert survivors <= {r.id for r in there}
         # No line is lost, damaged or not.
         now = set(path.read_bytes().split(b"\n"))

@@ -524,8 +524,8 @@ def unclosed_clients() -> list[Any]:
     from distributed import Client
 
     # By type: `isinstance` follows weak proxies, also those whose object is gone.
-    held = [thing for thing in gc.get_objects() if issubclass(type(thing), Client)]
-    return [client for client in held if client.status != "closed"]
+    clients = [thing for thing in gc.get_objects() if issubclass(type(thing), Client)]
+    return [client for client in clients if client.status != "closed"]
 
 
 def test_missing_scheduler_is_reported(monkeypatch):

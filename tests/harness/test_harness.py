@@ -292,15 +292,15 @@ def test_records_of_one_solver_are_thrown_away(tmp_path, unforked, archived):
     fresh = {r.id for r in again} - {r.id for r in first}
     assert {r.solver for r in again if r.id in fresh} == {"icm(restarts=2)"} and len(fresh) == 4
     with pytest.warns(RecordWarning, match="1 line"):
-        held = store.read()
-    assert len(held) == len(first) + 2
+        records = store.read()
+    assert len(records) == len(first) + 2
 
     with pytest.warns(RecordWarning, match="1 line"):
         again = il.compare(**asked, store=store, rerun=["failed", "icm"]).records
     with pytest.warns(RecordWarning, match="1 line"):
-        held = store.read()
+        records = store.read()
     # The registered name stands for all settings of the solver; other limits are another request.
-    assert {r.id for r in held} == {r.id for r in again} | {"1" * 12}
+    assert {r.id for r in records} == {r.id for r in again} | {"1" * 12}
     assert {r.id for r in again} & {r.id for r in first} == {
         r.id for r in first if r.solver == "trw-s"
     }
@@ -405,24 +405,24 @@ def repeated(letter, x):
 def test_workers_answer_every_call(jobs):
     calls = [(n, partial(repeated, "xyz"[n // 4], n)) for n in range(12)]
     started = []
-    found = dict(execute(calls, started.append, jobs))
-    assert sorted(found) == sorted(started) == list(range(12))
-    assert "exit code 9" in found.pop(3).message
-    assert found == {n: "xyz"[n // 4] * n for n in range(12) if n != 3}
+    answers = dict(execute(calls, started.append, jobs))
+    assert sorted(answers) == sorted(started) == list(range(12))
+    assert "exit code 9" in answers.pop(3).message
+    assert answers == {n: "xyz"[n // 4] * n for n in range(12) if n != 3}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the files of a process are counted on Linux")
 def test_runs_leave_nothing_open_and_no_memory_taken(tmp_path):
     """Open files and memory do not grow with the number of runs, except by the records."""
-    held = []
+    usage = []
 
     def note(event):
         if getattr(event, "record", None) is not None:
             resident = int(Path("/proc/self/statm").read_text().split()[1])
-            held.append((len(os.listdir("/proc/self/fd")), resident * os.sysconf("SC_PAGE_SIZE")))
+            usage.append((len(os.listdir("/proc/self/fd")), resident * os.sysconf("SC_PAGE_SIZE")))
 
     il.compare(problem("p"), "icm", seeds=100, store=tmp_path / "runs.jsonl", progress=note)
-    files, resident = zip(*held[20:], strict=True)
+    files, resident = zip(*usage[20:], strict=True)
     assert len(set(files)) == 1
     assert resident[-1] - resident[0] < 20_000 * len(resident)
 

@@ -68,8 +68,8 @@ def table(comparison):
 
 
 def children(pid):
-    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
-    return [int(line) for line in found.stdout.split()]
+    listing = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
+    return [int(line) for line in listing.stdout.split()]
 
 
 def ended(pid, patience=5.0):
@@ -186,9 +186,9 @@ def test_a_kill_takes_the_workers_along_and_loses_nothing(tmp_path, suppress_out
     script.write_text(SCRIPT.format(tests=os.path.dirname(__file__)))
     # While the first worker starts, and while both workers run.
     for more in (1, 15):
-        held = lines_in(path)
+        n_before = lines_in(path)
         process = subprocess.Popen([sys.executable, str(script), str(tmp_path)])
-        wait_for_lines(path, held + more)
+        wait_for_lines(path, n_before + more)
         workers = children(process.pid)
         runs = [run for worker in workers for run in children(worker)]
         process.kill()
@@ -270,9 +270,9 @@ def test_file_size_limit_is_reported_on_the_command_line(tmp_path):
     assert (
         str(tmp_path / "out" / "runs.jsonl") in done.stderr and "goes on from there" in done.stderr
     )
-    kept = RecordStore(tmp_path / "out" / "runs.jsonl").read()
-    assert 0 < len(kept) < 9
-    assert f"{len(kept)} new records" in done.stderr or "1 new record " in done.stderr
+    records = RecordStore(tmp_path / "out" / "runs.jsonl").read()
+    assert 0 < len(records) < 9
+    assert f"{len(records)} new records" in done.stderr or "1 new record " in done.stderr
     assert CliRunner().invoke(main, command[3:]).exit_code == 0
     assert len(RecordStore(tmp_path / "out" / "runs.jsonl").read()) == 9
 

@@ -24,10 +24,10 @@ PROBLEMS = [il.Problem(name, graph) for name, graph in GRAPHS.items()]
 
 def check_energies(comparison):
     assert len(comparison.records) > 0
-    for found in comparison.records:
-        labels = comparison.labels(found.id)
+    for run in comparison.records:
+        labels = comparison.labels(run.id)
         assert labels.dtype == np.int64
-        assert GRAPHS[found.problem].energy(labels) == found.energy
+        assert GRAPHS[run.problem].energy(labels) == run.energy
 
 
 @pytest.mark.parametrize("top", [0, 1, 255, 256, 65_535, 65_536, 2**40])
@@ -67,9 +67,9 @@ def test_tables_and_pages_hold_no_kept_labels(tmp_path):
     page = comparison.report(tmp_path / "report")
     assert "labels" not in comparison.frame
     texts = [path.read_text() for path in tmp_path.glob("*.csv")] + [page.read_text()]
-    for found in comparison.records:
-        assert found.labels
-        assert not any(found.labels in text for text in texts)
+    for run in comparison.records:
+        assert run.labels
+        assert not any(run.labels in text for text in texts)
 
 
 def test_records_of_earlier_versions_have_no_labels():
@@ -82,8 +82,8 @@ def test_records_of_earlier_versions_have_no_labels():
 
 def test_an_id_may_be_cut_short_but_not_wrong():
     comparison = il.compare(PROBLEMS[0], ["icm", "ilp"], isolate=False)
-    found = comparison.records[0].id
-    np.testing.assert_array_equal(comparison.labels(found[:6]), comparison.labels(found))
+    run_id = comparison.records[0].id
+    np.testing.assert_array_equal(comparison.labels(run_id[:6]), comparison.labels(run_id))
     for unknown in ("zz", ""):
         with pytest.raises(ValueError, match="an id that begins with"):
             comparison.labels(unknown)

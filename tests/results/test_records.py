@@ -210,7 +210,7 @@ def test_other_programs_read_columns_of_numbers(path):
 def test_diagnostics_of_any_kind_become_json():
     loop: dict[str, object] = {}
     loop["self"] = loop
-    found = jsonable(
+    converted = jsonable(
         {
             "array": np.arange(3),
             "matrix": np.eye(2),
@@ -232,16 +232,16 @@ def test_diagnostics_of_any_kind_become_json():
             "odd set": {2**20000, "a", None},
         }
     )
-    assert len(json.dumps(found, allow_nan=False)) < 300_000
-    assert found["power"] == "an integer of 20001 bits"
-    assert found["evil"] == "Evil that cannot be shown: RuntimeError"
-    assert found["half"] == "\\ud83d\\ude00" and found["keys"]["(2, 3)"] == 4
+    assert len(json.dumps(converted, allow_nan=False)) < 300_000
+    assert converted["power"] == "an integer of 20001 bits"
+    assert converted["evil"] == "Evil that cannot be shown: RuntimeError"
+    assert converted["half"] == "\\ud83d\\ude00" and converted["keys"]["(2, 3)"] == 4
     assert jsonable(WIDE) == "list of more than 1000000 characters"
-    assert found["array"] == [0, 1, 2] and found["matrix"] == [[1.0, 0.0], [0.0, 1.0]]
-    assert found["large"] == {"shape": [100, 100], "dtype": "float64"}
-    assert found["number"] == 0.5 and found["flag"] is True and found["nothing"] is None
+    assert converted["array"] == [0, 1, 2] and converted["matrix"] == [[1.0, 0.0], [0.0, 1.0]]
+    assert converted["large"] == {"shape": [100, 100], "dtype": "float64"}
+    assert converted["number"] == 0.5 and converted["flag"] is True and converted["nothing"] is None
     assert jsonable({"weight": -math.inf}, text=True) == {"weight": "-inf"}
-    assert found["set"] == [1, 2] and found["object"] == "<class 'object'>"
+    assert converted["set"] == [1, 2] and converted["object"] == "<class 'object'>"
 
 
 def test_a_long_trace_keeps_its_ends_and_its_improvements():
@@ -262,11 +262,11 @@ def test_a_long_trace_keeps_its_ends_and_its_improvements():
 
 
 def test_the_environment_names_versions_and_the_machine():
-    found = environment()
-    assert {"python", "numpy", "numba", "scipy", "platform", "cpu_count"} <= set(found)
-    assert found["numpy"] == np.__version__
-    assert re.fullmatch("[0-9a-f]{8}", found["id"]) and found["memory"] > 1 << 28
-    assert make().environment == found
+    facts = environment()
+    assert {"python", "numpy", "numba", "scipy", "platform", "cpu_count"} <= set(facts)
+    assert facts["numpy"] == np.__version__
+    assert re.fullmatch("[0-9a-f]{8}", facts["id"]) and facts["memory"] > 1 << 28
+    assert make().environment == facts
 
 
 @pytest.mark.parametrize(
@@ -332,8 +332,8 @@ def test_a_half_written_last_line_is_left_out_and_then_replaced(path, share, zer
     whole = path.read_bytes()
     store.append(second)
     line = len(path.read_bytes()) - len(whole)
-    left = max(1 - zeros, int(share * (line - 1)))
-    path.write_bytes(path.read_bytes()[: len(whole) + max(0, left)] + b"\0" * zeros)
+    length = max(1 - zeros, int(share * (line - 1)))
+    path.write_bytes(path.read_bytes()[: len(whole) + max(0, length)] + b"\0" * zeros)
     with pytest.warns(RecordWarning, match=r"runs.jsonl:2.*cut off"):
         assert store.read() == [first]
     with pytest.warns(RecordWarning, match="removed"):

@@ -36,14 +36,14 @@ class HalfProved(Solver):
 @pytest.mark.parametrize(("share", "proved"), [(0.5, "no"), (1.0 - 1e-7, "no"), (1.0, "yes")])
 def test_proofs_of_small_costs(exponent, share, proved):
     problem = il.Problem("small", scaled(TRIANGLE, exponent))
-    found = il.compare([problem], HalfProved(share), isolate=False)
-    (record,) = found.records
+    comparison = il.compare([problem], HalfProved(share), isolate=False)
+    (record,) = comparison.records
     solution = il.solve(problem.graph, HalfProved(share))
     assert (solution.status == "optimal") == (record.status == "optimal") == (proved == "yes")
-    assert found.frame.proved.tolist() == [proved]
-    assert (found.problems[0].gap_percent == 0.0) == (proved == "yes")
-    assert found.rows[0].gap_percent == pytest.approx(100 * (1 - share), rel=1e-6)
-    assert not found.alarms
+    assert comparison.frame.proved.tolist() == [proved]
+    assert (comparison.problems[0].gap_percent == 0.0) == (proved == "yes")
+    assert comparison.rows[0].gap_percent == pytest.approx(100 * (1 - share), rel=1e-6)
+    assert not comparison.alarms
 
 
 def test_contradictions_of_small_costs():
