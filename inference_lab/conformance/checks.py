@@ -268,12 +268,12 @@ class Examination(Runs):
             best = np.unravel_index(int(energies.argmin()), energies.shape)
             other = np.random.default_rng(3).integers(0, run.graph.cardinalities)
             for start in ([int(a) for a in best], other.tolist()):
-                given = float(energies[tuple(start)])
+                start_energy = float(energies[tuple(start)])
                 solution = self._make(run, initial=start)
-                if not solution.energy <= given + run.tolerance(given):
+                if not solution.energy <= start_energy + run.tolerance(start_energy):
                     where = call_of(run.family, run.seed, **run.how, initial=start)
                     raise ConformanceFailure(
-                        f"{where}: the start costs {given!r}, the answer {solution.energy!r}"
+                        f"{where}: the start costs {start_energy!r}, the answer {solution.energy!r}"
                     )
 
     def _iteration_limit(self) -> None:
@@ -408,10 +408,10 @@ class Examination(Runs):
         def body() -> None:
             judged = False
             for case, solution in self._soft() if soft else self._finished():
-                found = fault(case, solution)
-                if found:
-                    raise ConformanceFailure(f"{case.where}: {found}")
-                judged |= found is not None
+                reason = fault(case, solution)
+                if reason:
+                    raise ConformanceFailure(f"{case.where}: {reason}")
+                judged |= reason is not None
             if not judged and never:
                 raise NotApplicable(f"the solver never {never}")
 
@@ -424,8 +424,8 @@ class Examination(Runs):
 
         def body() -> None:
             for run in self._sample(families):
-                if found := fault(run):
-                    raise ConformanceFailure(f"{run.where}: {found}")
+                if reason := fault(run):
+                    raise ConformanceFailure(f"{run.where}: {reason}")
 
         return _check_of(fault, body)
 
@@ -637,8 +637,8 @@ def _marginals_given(case: Case, solution: Solution) -> str | None:
 
 def _marginals_respect_infinity(case: Case, solution: Solution) -> str | None:
     """A label whose unary is +inf has marginal 0."""
-    given = () if solution.marginals is None else solution.marginals
-    for i, row in enumerate(map(np.asarray, given)):
+    marginals = () if solution.marginals is None else solution.marginals
+    for i, row in enumerate(map(np.asarray, marginals)):
         bad = np.flatnonzero(np.isinf(case.graph.unary_of(i)) & (row != 0))
         if bad.size:
             return f"label {bad[0]} of variable {i} costs inf, but its marginal is {row[bad[0]]!r}"

@@ -34,10 +34,10 @@ def generators_made() -> Iterator[set[str]]:
     made: set[str] = set()
 
     def note(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        given = [value for value in (*args, *kwargs.values()) if value is not None]
+        arguments = [value for value in (*args, *kwargs.values()) if value is not None]
         by_library = sys._getframe(2).f_globals.get("__name__") in _OF_THE_GRAPH
-        if given and not by_library and not isinstance(given[0], _GENERATORS):
-            made.add(f"{name}({', '.join(map(repr, given))})")
+        if arguments and not by_library and not isinstance(arguments[0], _GENERATORS):
+            made.add(f"{name}({', '.join(map(repr, arguments))})")
 
     stand_ins = {id(kind): _noting_class(kind, note) for kind in _CLASSES}
     stand_ins[id(np.random.default_rng)] = _noting_default_rng(np.random.default_rng, note)

@@ -33,8 +33,8 @@ PATIENCE = 60.0
 
 def call_of(family: str, seed: int, /, **how: Any) -> str:
     """Format the call that reproduces a run; `how` are the arguments of `solve`."""
-    given = "".join(f", {name}={value!r}" for name, value in how.items())
-    return f"solve(random_graph({family!r}, {seed}), solver{given})"
+    arguments = "".join(f", {name}={value!r}" for name, value in how.items())
+    return f"solve(random_graph({family!r}, {seed}), solver{arguments})"
 
 
 @dataclass(frozen=True)
@@ -174,13 +174,13 @@ class Runs:
         for family in (*FAMILIES, *LABEL_COSTS, "penalties"):
             for seed in seeds:
                 temperature = temperatures[seed % len(temperatures)]
-                given: dict[str, Any] = {
+                arguments: dict[str, Any] = {
                     "seed": seed,
                     **({"temperature": temperature} if temperature else {}),
                 }
-                given.update(how)
+                arguments.update(how)
                 if self._covers_drawn(family, seed, temperature):
-                    listed.append(Planned(family, seed, given))
+                    listed.append(Planned(family, seed, arguments))
         return listed
 
     def _planned_scaled(self, family: str) -> Iterator[Planned]:
@@ -204,11 +204,11 @@ class Runs:
 
     def run(self, planned: Planned) -> Case:
         """Make a planned run; return its solution or its error."""
-        given = planned.family, planned.seed, planned.how
+        identity = planned.family, planned.seed, planned.how
         try:
-            return Case(*given, self._make(planned), "")
+            return Case(*identity, self._make(planned), "")
         except ConformanceFailure as failure:
-            return Case(*given, None, str(failure))
+            return Case(*identity, None, str(failure))
 
     def group(self, name: str) -> list[Case]:
         """Return the runs of a group of `GROUPS`, made once."""

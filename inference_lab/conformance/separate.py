@@ -108,12 +108,12 @@ class Separate:
             received = _read(stream) or []
         for check, (result, endless) in zip(checks, received, strict=False):
             self._results[check.name], self.examination.endless = result, endless
-        left = checks[len(received) :]
-        if left and ended.end is not ExitReason.RETURNED:
+        remaining_checks = checks[len(received) :]
+        if remaining_checks and ended.end is not ExitReason.RETURNED:
             message = self._say(ended, self._read_note())
             if _hung(ended):
                 self.examination.endless = message
-            self._results[left[0].name] = Verdict.FAILED, with_graph(message)
+            self._results[remaining_checks[0].name] = Verdict.FAILED, with_graph(message)
 
     def _gather(self, group: str) -> None:
         """Make the runs of a group; if a process ends early, a new one continues."""
@@ -174,12 +174,12 @@ def _hung(ended: ProcessResult) -> bool:
 def _read(stream: IO[bytes]) -> list[Any] | None:
     """Unpickle the objects that a process has written; return None if one cannot be read."""
     stream.seek(0)
-    found: list[Any] = []
+    objects: list[Any] = []
     try:
         while stream.peek(1):  # type: ignore[attr-defined]
-            found.append(pickle.load(stream))
+            objects.append(pickle.load(stream))
     except (EOFError, pickle.UnpicklingError):
-        return found  # the last one is incomplete
+        return objects  # the last one is incomplete
     except Exception:  # because unpickling runs the code of user classes
         return None
-    return found
+    return objects

@@ -43,8 +43,8 @@ _CLASSES = (
 def evidence() -> dict[str, Any]:
     """Return the evidence that comes with the library, made by `reports.difficulty`."""
     text = (importlib.resources.files(__package__) / "evidence.json").read_text("utf-8")
-    found: dict[str, Any] = json.loads(text)
-    return found
+    figures: dict[str, Any] = json.loads(text)
+    return figures
 
 
 @dataclass(frozen=True)
@@ -113,8 +113,8 @@ class Diagnosis:
     @property
     def solvers(self) -> list[str]:
         """Specs of the best solvers on problems of the same tightness, the fastest first."""
-        known = self.evidence
-        return list((known["not_tight"] if self.tight is False else known).get("best", ()))
+        figures = self.evidence
+        return list((figures["not_tight"] if self.tight is False else figures).get("best", ()))
 
     def summary(self) -> dict[str, str]:
         """Return the findings as texts, by topic.
@@ -161,16 +161,17 @@ class Diagnosis:
             where = "" if self.whole else f" on {counted(self.lp_variables, 'variable')} of it"
             tight = "tight" if self.lp_gap == 0 else f"a gap of {format_percent(self.lp_gap)} %"
             texts["LP relaxation"] = tight + where
-        known = self.evidence
-        if known.get("problems"):
+        figures = self.evidence
+        if figures.get("problems"):
             what = _CLASSES[class_of(m.frustration)]
             texts["where " + what] = (
-                f"tight on {known['tight']} of {counted(known['problems'], 'problem')}, proved on "
-                f"{known['proved_by_any']}, of {counted(known['sets'], 'data set')} ({self.study})"
+                f"tight on {figures['tight']} of {counted(figures['problems'], 'problem')}, "
+                f"proved on {figures['proved_by_any']}, "
+                f"of {counted(figures['sets'], 'data set')} ({self.study})"
             )
-            texts["best there"] = _told(known["solvers"])
-            if known["not_tight"]["problems"]:
-                texts["best where not tight"] = _told(known["not_tight"]["solvers"])
+            texts["best there"] = _told(figures["solvers"])
+            if figures["not_tight"]["problems"]:
+                texts["best where not tight"] = _told(figures["not_tight"]["solvers"])
         if self.remarks:
             texts["remarks"] = "; ".join(self.remarks)
         if self.rules:
@@ -271,15 +272,15 @@ def diagnose(
     energy = problem.graph
     measures = measure(energy)
     lp_gap, size = _relaxed(energy, time_limit, seed) if time_limit else (None, 0)
-    known = evidence()
+    figures = evidence()
     rules, rules_variables = _rules(energy, time_limit)
     return Diagnosis(
         measures=measures,
         facts=known_facts(problem.info, measures),
         lp_gap=lp_gap,
         lp_variables=size,
-        evidence=known["classes"][class_of(measures.frustration)],
-        study=known["study"],
+        evidence=figures["classes"][class_of(measures.frustration)],
+        study=figures["study"],
         remarks=remarks_of(problem.info),
         rules=rules,
         rules_variables=rules_variables,
@@ -310,12 +311,15 @@ def _relaxed(graph: FactorGraph, time_limit: float, seed: int) -> tuple[float | 
     from inference_lab.solving import solve
 
     part, _ = sample(graph, seed=seed)
-    found = solve(part, "lp-relaxation", time_limit=time_limit, seed=seed)
-    if found.labels is None:
+    solution = solve(part, "lp-relaxation", time_limit=time_limit, seed=seed)
+    if solution.labels is None:
         return None, 0
     gap = gap_percent(
-        found.energy, found.lower_bound, small=energy_scale(part), tolerance=found.tolerance
+        solution.energy,
+        solution.lower_bound,
+        small=energy_scale(part),
+        tolerance=solution.tolerance,
     )
     # The gap of a run that was stopped early is dropped, because it is not that of the relaxation.
-    ended = str(found.status) in ("optimal", "converged")
+    ended = str(solution.status) in ("optimal", "converged")
     return (gap, part.n_variables) if ended and gap is not None else (None, 0)

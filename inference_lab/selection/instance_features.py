@@ -26,7 +26,7 @@ BREAKS = (0.0, 0.04, 0.5)
 
 def class_of(frustration: float) -> int:
     """Return the number of the class that has this frustration."""
-    return sum(frustration > least for least in BREAKS)
+    return sum(frustration > threshold for threshold in BREAKS)
 
 
 @dataclass(frozen=True)
@@ -83,12 +83,12 @@ def known_facts(info: Mapping[str, Any], measures: Measures) -> dict[str, float]
     if not {"must_links", "cannot_links"} <= info.keys() or not measures.variables:
         return {}
     count = (info["must_links"] + info["cannot_links"]) / measures.variables
-    found = {"constraints_per_point": float(count)}
+    facts = {"constraints_per_point": float(count)}
     if isinstance(noise := info.get("noise"), int | float):
-        found |= {"noise": float(noise), "constraints_noise": float(count * noise)}
+        facts |= {"noise": float(noise), "constraints_noise": float(count * noise)}
     if isinstance(ratio := info.get("weight_over_calibrated"), int | float):
-        found["weight_over_calibrated"] = float(ratio)
-    return found
+        facts["weight_over_calibrated"] = float(ratio)
+    return facts
 
 
 def couplings(graph: FactorGraph) -> FloatArray:
@@ -134,12 +134,12 @@ def _neighbours(graph: FactorGraph) -> IntArray:
     return np.stack([keys // n, keys % n], axis=1)
 
 
-def _core(pairs: IntArray, n: int, least: int = 3) -> int:
-    """Return the number of variables in the core of minimum degree `least`."""
+def _core(pairs: IntArray, n: int, min_degree: int = 3) -> int:
+    """Return the number of variables in the core of minimum degree `min_degree`."""
     there = np.ones(n, dtype=bool)
     while True:
         degrees = np.bincount(pairs.ravel(), minlength=n)
-        gone = there & (degrees < least)
+        gone = there & (degrees < min_degree)
         if not gone.any():
             return int(there.sum())
         there &= ~gone
@@ -232,21 +232,21 @@ def sample(graph: FactorGraph, size: int = SAMPLE, seed: int = 0) -> tuple[Facto
     ends = graph.edges.ravel() if graph.n_edges else graph.factor_scopes
     centre = int(np.random.default_rng(seed).choice(ends)) if len(ends) else 0
     links = coo_array((np.ones(len(pairs)), pairs.T), shape=(n, n)).tocsr()
-    chosen = breadth_first_order(links, centre, directed=False, return_predecessors=False)
+    variables = breadth_first_order(links, centre, directed=False, return_predecessors=False)
     degrees = np.bincount(pairs.ravel(), minlength=n)
-    most = int(np.searchsorted(np.cumsum(degrees[chosen]), 2 * _PAIRS)) + 1
-    chosen = chosen[: min(size, most)].astype(np.int64)
+    limit = int(np.searchsorted(np.cumsum(degrees[variables]), 2 * _PAIRS)) + 1
+    variables = variables[: min(size, limit)].astype(np.int64)
     place = np.full(n, -1)
-    place[chosen] = np.arange(chosen.size)
+    place[variables] = np.arange(variables.size)
     terms: list[tuple[Sequence[int], npt.ArrayLike]] = [
-        ((at,), graph.unary_of(i)) for at, i in enumerate(chosen.tolist())
+        ((at,), graph.unary_of(i)) for at, i in enumerate(variables.tolist())
     ]
     inside = place[np.asarray(graph.edges, dtype=np.int64)]
     for e in np.flatnonzero((inside >= 0).all(axis=1)).tolist():
         terms.append((inside[e].tolist(), graph.edge_table(e)))
-    known = place[np.asarray(graph.factor_scopes, dtype=np.int64)] >= 0
-    whole = np.logical_and.reduceat(known, graph.factor_ptr[:-1]) if graph.n_factors else known
+    in_part = place[np.asarray(graph.factor_scopes, dtype=np.int64)] >= 0
+    whole = np.logical_and.reduceat(in_part, graph.factor_ptr[:-1]) if graph.n_factors else in_part
     for f in np.flatnonzero(whole).tolist():
         scope, table = graph.higher_order(f)
         terms.append((place[list(scope)].tolist(), table))
-    return FactorGraph.from_factors(graph.cardinalities[chosen].tolist(), terms), False
+    return FactorGraph.from_factors(graph.cardinalities[variables].tolist(), terms), False

@@ -65,18 +65,18 @@ class Honest(Solver):
                 run.offer(run.rng.integers(0, graph.cardinalities))
                 done += 1
             return Outcome(iterations=done)
-        found = enumerated(graph)
-        if math.isinf(found.optimum):
+        exact = enumerated(graph)
+        if math.isinf(exact.optimum):
             return Outcome(infeasible=True, iterations=1)
         run.offer(run.rng.integers(0, graph.cardinalities))
-        best = np.unravel_index(int(found.energies.argmin()), found.energies.shape)
+        best = np.unravel_index(int(exact.energies.argmin()), exact.energies.shape)
         run.offer(np.array(best, dtype=np.int64))
-        run.bound(found.optimum)
-        outcome = Outcome(converged=True, iterations=1, claimed_energy=found.optimum)
+        run.bound(exact.optimum)
+        outcome = Outcome(converged=True, iterations=1, claimed_energy=exact.optimum)
         if run.temperature > 0:
-            rows = found.marginals(run.temperature)
+            rows = exact.marginals(run.temperature)
             outcome.marginals = np.stack(rows) if graph.n_labels is not None else rows
-            outcome.log_partition = found.log_partition(run.temperature)
+            outcome.log_partition = exact.log_partition(run.temperature)
             outcome.log_partition_kind = "exact"
         return outcome
 
@@ -349,10 +349,10 @@ class WarmStart(Honest):
     last: ClassVar[dict[str, Any]] = {}
 
     def run(self, graph, run):
-        kept = self.last.get("labels")
-        fits = kept is not None and np.array_equal(self.last["shape"], graph.cardinalities)
+        labels = self.last.get("labels")
+        fits = labels is not None and np.array_equal(self.last["shape"], graph.cardinalities)
         if fits and self.last["graph"] != graph.content_hash:
-            run.offer(kept)
+            run.offer(labels)
         else:
             run.offer(run.rng.integers(0, graph.cardinalities))
         self.last.update(
@@ -900,9 +900,9 @@ def test_the_referee_agrees_with_the_evaluator(family):
 def test_the_referee_knows_the_ising_pair_in_closed_form():
     """Two spins with coupling w: Z = 2 + 2 exp(-w / T), p(x_0 = 1) = 1/2; a field moves it."""
     graph = FactorGraph.potts([[0.0, 0.0], [0.0, 0.0]], [(0, 1)], [0.7])
-    found = exhaustive(graph)
-    assert found.log_partition(0.5) == pytest.approx(math.log(2 + 2 * math.exp(-1.4)))
-    assert found.marginals(0.5)[0] == pytest.approx([0.5, 0.5])
+    exact = exhaustive(graph)
+    assert exact.log_partition(0.5) == pytest.approx(math.log(2 + 2 * math.exp(-1.4)))
+    assert exact.marginals(0.5)[0] == pytest.approx([0.5, 0.5])
     field = exhaustive(FactorGraph.potts([[0.0, 0.3]], np.empty((0, 2), int), []))
     assert field.marginals(2.0)[0][1] == pytest.approx(1 / (1 + math.exp(0.15)))
     assert (field.optimum, field.scale) == (0.0, 1.0)

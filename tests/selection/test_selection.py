@@ -46,14 +46,14 @@ def signed_graph(seed, n=9, m=14, labels=3):
 @given(st.integers(0, 300))
 def test_sizes_agree_with_networkx(seed):
     graph, other = signed_graph(seed)
-    found = measure(graph)
+    measures = measure(graph)
     degrees = [d for _, d in other.degree()]
-    assert found.mean_degree == pytest.approx(np.mean(degrees))
-    assert found.max_degree == max(degrees)
-    assert found.core == len(nx.k_core(other, 3)) / len(other)
-    assert found.largest_component == max(map(len, nx.connected_components(other))) / len(other)
+    assert measures.mean_degree == pytest.approx(np.mean(degrees))
+    assert measures.max_degree == max(degrees)
+    assert measures.core == len(nx.k_core(other, 3)) / len(other)
+    assert measures.largest_component == max(map(len, nx.connected_components(other))) / len(other)
     weights = [w for _, _, w in other.edges(data="weight")]
-    assert found.repulsive == pytest.approx(np.mean(np.array(weights) < 0))
+    assert measures.repulsive == pytest.approx(np.mean(np.array(weights) < 0))
 
 
 @given(st.integers(0, 300))
@@ -77,9 +77,9 @@ def test_two_labels_have_no_frustrated_pair_iff_all_can_be_satisfied(seed):
         sum((x[i] != x[j]) != apart for i, j, apart in ends)
         for x in itertools.product((0, 1), repeat=7)
     )
-    found = measure(graph).frustrated * 7
+    n_frustrated = measure(graph).frustrated * 7
     # The labelling of a tree violates some pairs; none only if a labelling violates none.
-    assert found >= fewest - 1e-9 and (found == 0) == (fewest == 0)
+    assert n_frustrated >= fewest - 1e-9 and (n_frustrated == 0) == (fewest == 0)
 
 
 def test_couplings_of_all_kinds_of_terms():
@@ -103,8 +103,8 @@ def test_degenerate_graphs_are_measured():
         il.FactorGraph.potts([[0.0, math.inf]] * 2, [(0, 1)], [-1.0]),
         il.FactorGraph.from_factors([2] * 4, [((0, 1, 2, 3), np.ones((2, 2, 2, 2)))]),
     ):
-        found = il.diagnose(g)
-        assert json.dumps(found.to_dict(), allow_nan=False) and "size" in found.summary()
+        diagnosis = il.diagnose(g)
+        assert json.dumps(diagnosis.to_dict(), allow_nan=False) and "size" in diagnosis.summary()
     assert measure(g).mean_degree == 3.0 and measure(g).core == 1.0
 
 
@@ -150,15 +150,15 @@ def test_evidence_is_learnt_from_records(tmp_path):
                     **changes,
                 )
             )
-    found = learn(store.path)
-    assert (found["problems"], found["sets"]) == (6, 1)
-    assert found["predictors"]["frustrated"] == 1.0
+    figures = learn(store.path)
+    assert (figures["problems"], figures["sets"]) == (6, 1)
+    assert figures["predictors"]["frustrated"] == 1.0
     counts = [0] * (len(BREAKS) + 1)
     for graph in graphs.values():
         counts[class_of(measure(graph).frustration)] += 1
-    assert [c["problems"] for c in found["classes"]] == counts
-    easy = found["classes"][0]
-    hard = found["classes"][class_of(measure(graph).frustration)]
+    assert [c["problems"] for c in figures["classes"]] == counts
+    easy = figures["classes"][0]
+    hard = figures["classes"][class_of(measure(graph).frustration)]
     assert (easy["tight"], easy["best"]) == (3, ["ilp", "lp-relaxation"])
     assert (hard["tight"], hard["proved_by_any"], hard["best"]) == (0, 0, ["ilp"])
     nothing = {"best": [], "proved_by": {}, "solvers": []}
@@ -181,14 +181,14 @@ def test_evidence_is_learnt_from_records(tmp_path):
 @pytest.mark.xdist_group("test_solver_studies")
 def test_the_evidence_is_that_of_the_records_beside_it():
     """The evidence that needs no data, numbers of problems and proofs, equals the records."""
-    known = evidence()
-    assert known["breaks"] == list(BREAKS)
-    _, comparison = recorded(known["study"])
+    figures = evidence()
+    assert figures["breaks"] == list(BREAKS)
+    _, comparison = recorded(figures["study"])
     relaxed = {r.problem: r for r in comparison.records if r.solver == "lp-relaxation"}
-    assert known["problems"] == len(relaxed) == sum(c["problems"] for c in known["classes"])
+    assert figures["problems"] == len(relaxed) == sum(c["problems"] for c in figures["classes"])
     tight = sum(r.status == "optimal" for r in relaxed.values())
-    assert sum(c["tight"] for c in known["classes"]) == tight
-    assert known["predictors"]["frustration"] > max(0.85, known["predictors"]["frustrated"])
+    assert sum(c["tight"] for c in figures["classes"]) == tight
+    assert figures["predictors"]["frustration"] > max(0.85, figures["predictors"]["frustrated"])
 
 
 def test_diagnosis_reports_constraints_and_likely_solvers():
