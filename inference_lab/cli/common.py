@@ -123,9 +123,9 @@ def one_line(problem: BaseException) -> str:
     """
     from inference_lab.specs.grammar import SpecSyntaxError
 
-    for each in (problem, problem.__cause__):
-        if isinstance(each, SpecSyntaxError):
-            return str(each)
+    for error in (problem, problem.__cause__):
+        if isinstance(error, SpecSyntaxError):
+            return str(error)
     return " ".join(str(problem).split()) or type(problem).__name__
 
 
@@ -162,7 +162,7 @@ def as_input(*more: type[Exception]) -> Iterator[None]:
 
 @contextmanager
 def resumable(
-    kept: Callable[[], str],
+    summary: Callable[[], str],
     *bad_input: type[Exception],
     stopped_by: tuple[type[Exception], ...] = (),
 ) -> Iterator[None]:
@@ -178,7 +178,7 @@ def resumable(
     except others as problem:
         stopped = isinstance(problem, KeyboardInterrupt)
         print_note("interrupted" if stopped else f"error: {one_line(problem)}")
-        print_note(f"{kept()}; the same command goes on from there")
+        print_note(f"{summary()}; the same command goes on from there")
         click.get_current_context().exit(130 if stopped else 2)
 
 

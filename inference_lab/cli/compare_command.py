@@ -117,16 +117,16 @@ def compare(
 
     settings["time_limit"] = (10.0 if problems else 1.0) if time_limit is None else time_limit[0]
     named = problems or DEFAULT_PROBLEMS
-    chosen = solvers or DEFAULT_SOLVERS
-    folder = out or _own_folder(named, chosen, settings)
+    solver_specs = solvers or DEFAULT_SOLVERS
+    folder = out or _own_folder(named, solver_specs, settings)
     store = RecordStore(folder / "runs.jsonl")
     new = 0
 
-    def kept() -> str:
+    def summary() -> str:
         return f"{'1 new record is' if new == 1 else f'{new} new records are'} kept in {store.path}"
 
     with (
-        resumable(kept, InputError, SpecError, stopped_by=(ExecutorError,)),
+        resumable(summary, InputError, SpecError, stopped_by=(ExecutorError,)),
         quiet_stdout(),
         reporter(not quiet) as report_progress,
         options.executor_of_runs(settings),
@@ -138,7 +138,7 @@ def compare(
             report_progress(event)
 
         comparison = compare_solvers(
-            named, chosen, store=store, data_dir=data_dir, progress=count, **settings
+            named, solver_specs, store=store, data_dir=data_dir, progress=count, **settings
         )
         comparison.save(folder)
     if as_json:
@@ -168,10 +168,10 @@ def _own_folder(problems: Sequence[str], solvers: Sequence[str], settings: dict[
 
 def _say_more(comparison: Comparison, store: RecordStore, new: int, named: bool) -> None:
     """Print the location of the results, and suggested next commands."""
-    kept = len(comparison) - new
+    n_recorded = len(comparison) - new
     print_note("")
-    if kept > 0:
-        there = "all" if not new else f"{kept} of {len(comparison)}"
+    if n_recorded > 0:
+        there = "all" if not new else f"{n_recorded} of {len(comparison)}"
         print_note(
             f"{there} runs were recorded already and not made again; --rerun all makes them anew."
         )

@@ -88,12 +88,14 @@ def fetch(names: tuple[str, ...], data_dir: Path | None, mirror: str | None, qui
     hidden = quiet or not console.is_terminal
     bar = partial(track, console=console, description="Fetching", transient=True, disable=hidden)
     with as_input():
-        new, kept = fetch_sets(names, data_dir, mirror=mirror, progress=bar)
+        n_new, n_present = fetch_sets(names, data_dir, mirror=mirror, progress=bar)
     if not quiet:
         sets = [published()[name] for name in choose(names)]
         for term in dict.fromkeys(f"{one.licence}: {one.citation}" for one in sets):
             print_note(term)
-    click.echo(f"{new} files fetched into {data_folder(data_dir)}, {kept} were there already")
+    click.echo(
+        f"{n_new} files fetched into {data_folder(data_dir)}, {n_present} were there already"
+    )
 
 
 @data.command()

@@ -33,11 +33,11 @@ def diagnose(
 
     PROBLEM is a spec such as "estep(data=iris, constraints=200, noise=0.1)" or a model file.
     """
-    from inference_lab.selection import diagnose as found_in
+    from inference_lab.selection import diagnose as diagnose_problem
 
     with as_input(), quiet_stdout():
-        found = found_in(problem, data_dir=data_dir, time_limit=time_limit, seed=seed)
+        diagnosis = diagnose_problem(problem, data_dir=data_dir, time_limit=time_limit, seed=seed)
     if as_json:
-        print_json(found.to_dict())
+        print_json(diagnosis.to_dict())
     else:
-        click.echo(repr(found))
+        click.echo(repr(diagnosis))

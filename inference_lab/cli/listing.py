@@ -25,9 +25,9 @@ def list_names(kind: str, name: str | None, as_json: bool) -> None:
             described: dict[str, Any] = {name: _described(load(name))}
         else:
             described = {
-                each: {**({"group": group} if group else {}), "description": line}
+                entry: {**({"group": group} if group else {}), "description": line}
                 for group, members in groups.items()
-                for each, line in members.items()
+                for entry, line in members.items()
             }
     if as_json:
         print_json({kind: described})
@@ -40,8 +40,8 @@ def list_names(kind: str, name: str | None, as_json: bool) -> None:
     for number, (group, members) in enumerate(groups.items()):
         if group:
             click.echo(f"{chr(10) if number else ''}{group.capitalize()}")
-        for each, line in members.items():
-            click.echo(f"{'  ' if group else ''}{each:<{width}}  {line}")
+        for entry, line in members.items():
+            click.echo(f"{'  ' if group else ''}{entry:<{width}}  {line}")
     print_note(f"\nSettings of one: inference-lab list {kind} NAME")
 
 
@@ -66,7 +66,7 @@ def _estimator(module: Any, name: str) -> Any:
     from inference_lab.clustering.catalogue import ESTIMATORS
     from inference_lab.formatting import nearest
 
-    names = [each for members in ESTIMATORS.values() for each in members]
+    names = [estimator for members in ESTIMATORS.values() for estimator in members]
     if name not in names:
         raise click.UsageError(
             f"{name!r} is not an estimator{nearest(name, names)}; valid: {', '.join(names)}"

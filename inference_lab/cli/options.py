@@ -16,13 +16,13 @@ FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
-def _number(value: str, expected: str, given: str, *, zero: bool = False) -> float:
-    """Read a finite number above 0, or with `zero` from 0 on; errors quote `given`."""
+def _number(value: str, expected: str, text: str, *, zero: bool = False) -> float:
+    """Read a finite number above 0, or with `zero` from 0 on; errors quote `text`."""
     with suppress(ValueError):
         number = float(value)
         if 0 < number < math.inf or (zero and number == 0):
             return number
-    raise click.BadParameter(f"{given!r} is not {expected}")
+    raise click.BadParameter(f"{text!r} is not {expected}")
 
 
 def as_seconds(ctx: click.Context, param: click.Parameter, value: str) -> float | None:

@@ -118,11 +118,11 @@ def draw_history(
     colour = None
     for values, style, what in ((energies, "-", "best energy"), (bounds, "--", "bound")):
         shown = np.asarray(values, dtype=np.float64)
-        known = np.isfinite(shown)
-        if known.any():
+        finite = np.isfinite(shown)
+        if finite.any():
             (line,) = drawn.step(
-                times[known],
-                shown[known],
+                times[finite],
+                shown[finite],
                 where="post",
                 linestyle=style,
                 color=colour,

@@ -384,8 +384,8 @@ def test_ctrl_c_keeps_the_records_and_exits_with_130(work, jobs):
     stdout, stderr = process.communicate(timeout=20)
     assert process.returncode == 130, stderr
     assert stdout == "" and "Traceback" not in stderr
-    kept = "1 new record is kept in here/runs.jsonl; the same command goes on from there"
-    assert stderr.rstrip().endswith(f"interrupted\n{kept}")
+    note = "1 new record is kept in here/runs.jsonl; the same command goes on from there"
+    assert stderr.rstrip().endswith(f"interrupted\n{note}")
     assert [r.solver for r in RecordStore(store)] == ["icm"]
 
 
@@ -409,14 +409,14 @@ def test_the_default_problems_are_well_posed(spec):
     """Weights are calibrated, solvers differ, and a lower energy is a higher accuracy."""
     problem = problem_registry.make(spec).build()
     assert problem.info["weight_over_calibrated"] == 1.0 and "remarks" not in problem.info
-    found = []
+    results = []
     for solver in ("icm", "mean-field", "loopy-bp"):
         solution = il.solve(problem.graph, solver, seed=0)
         accuracy = problem.score(solution.labels)["accuracy"]
-        found.append((round(solution.energy, 3), -accuracy))
-    assert found[0] > found[1] >= found[2]
-    assert sorted(found, key=lambda one: one[1]) == sorted(found)
-    assert problem.graph.energy(problem.truth) < 1.1 * found[2][0]
+        results.append((round(solution.energy, 3), -accuracy))
+    assert results[0] > results[1] >= results[2]
+    assert sorted(results, key=lambda one: one[1]) == sorted(results)
+    assert problem.graph.energy(problem.truth) < 1.1 * results[2][0]
 
 
 def test_default_solvers_are_registered():
@@ -588,7 +588,7 @@ def test_list_groups_every_estimator():
     public = {
         name
         for name in clustering.__all__
-        if inspect.isclass(each := getattr(clustering, name)) and issubclass(each, ClusterMixin)
+        if inspect.isclass(member := getattr(clustering, name)) and issubclass(member, ClusterMixin)
     }
     listed = json.loads(call("list", "estimators", "--json").stdout)["estimators"]
     assert set(listed) == public

@@ -50,8 +50,8 @@ def refused(result: Result, *message: str) -> None:
     assert result.exit_code == 2, result.output
     assert result.stdout == "" and "Traceback" not in result.output
     assert result.stderr.splitlines()[-1].startswith("Error: ")
-    for each in message:
-        assert each in result.stderr
+    for text in message:
+        assert text in result.stderr
 
 
 def test_csv_and_parquet_are_clustered_alike(few: None) -> None:
@@ -85,17 +85,17 @@ def test_the_page_shows_choice_clusters_and_violated_pairs(work: Path) -> None:
     asked = "wine.csv --pairs pairs.csv --k 3 --id bottle --json --quiet"
     result = call(f"{asked} --report page --certify 0")
     assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout)
-    assert found["schema"] == 1 and found["files"] == {"report": "page"}
-    assert sum(found["sizes"]) == 178 and found["n_clusters"] == 3
-    assert len(found["violated"]) == found["violated_pairs"] >= 1
+    report = json.loads(result.stdout)
+    assert report["schema"] == 1 and report["files"] == {"report": "page"}
+    assert sum(report["sizes"]) == 178 and report["n_clusters"] == 3
+    assert len(report["violated"]) == report["violated_pairs"] >= 1
     page = (work / "page" / "index.html").read_text(encoding="utf-8")
     text = (work / "page" / "README.md").read_text(encoding="utf-8")
     assert len(page) < 2_000_000
-    for message in ("Clusters of wine.csv", found["candidate"], "expected gain", "178 points"):
+    for message in ("Clusters of wine.csv", report["candidate"], "expected gain", "178 points"):
         assert message in page and message in text
     violated = pd.read_csv(work / "page/tables/violated-pairs.csv", dtype=str)
-    violated_pairs = {(pair["i"], pair["j"], pair["kind"]) for pair in found["violated"]}
+    violated_pairs = {(pair["i"], pair["j"], pair["kind"]) for pair in report["violated"]}
     listed = violated[["point", "other point", "kind"]].itertuples(index=False, name=None)
     assert {tuple(map(str, row)) for row in listed} == violated_pairs
     candidates = pd.read_csv(work / "page/tables/candidates.csv")
@@ -112,15 +112,15 @@ def test_the_page_shows_choice_clusters_and_violated_pairs(work: Path) -> None:
 def test_the_number_of_clusters_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     alone = cluster_cv.default_candidates()[1:2]
     monkeypatch.setattr(cluster_cv, "default_candidates", lambda: alone)
-    found = call("wine.csv --pairs pairs.csv --id bottle --json --quiet --seed 1")
-    assert found.exit_code == 0, found.output
-    assert json.loads(found.stdout)["n_clusters"] in (2, 3, 4)
+    result = call("wine.csv --pairs pairs.csv --id bottle --json --quiet --seed 1")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["n_clusters"] in (2, 3, 4)
 
 
 def test_without_pairs() -> None:
     refused(call("wine.csv --id bottle"), "--k auto needs --pairs", "give a number")
-    found = call("wine.csv --id bottle --k 3 --json --quiet")
-    document = json.loads(found.stdout)
+    result = call("wine.csv --id bottle --k 3 --json --quiet")
+    document = json.loads(result.stdout)
     assert document["score"] is None and document["candidate"] == "k-means without pairs"
 
 
