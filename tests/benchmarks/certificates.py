@@ -36,19 +36,19 @@ def row_of(points: np.ndarray, k: int, file: Path, seconds: float) -> dict[str, 
         for kind in ("ML", "CL")
     }
     must, cannot = (pairs[kind].reshape(-1, 2) for kind in ("ML", "CL"))
-    hard = [np.full(len(each), np.inf) for each in (must, cannot)]
+    hard = [np.full(len(links), np.inf) for links in (must, cannot)]
     problem = partition_problem(points, k, must, hard[0], cannot, hard[1])
     since = process_time()
-    found = [search(problem, np.random.default_rng(seed)) for seed in range(SEARCHES)]
+    labellings = [search(problem, np.random.default_rng(seed)) for seed in range(SEARCHES)]
     took = (process_time() - since) / SEARCHES
-    values = [problem.objective(labels) for labels in found]
+    values = [problem.objective(labels) for labels in labellings]
     best = min(values)
     starts = COPKMeans(k, n_init=20, max_failures=100, random_state=0)
     starts.fit(points, must_link=must, cannot_link=cannot)
     since = process_time()
     proof = prove(
         problem,
-        found[0],
+        labellings[0],
         np.random.default_rng(0),
         tolerance=PROVED,
         max_nodes=10_000,
@@ -74,28 +74,28 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", choices=CLUSTERS, default=list(CLUSTERS))
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
-    known = given.out is not None and given.out.exists()
-    rows = pd.read_csv(given.out).to_dict("records") if known else []
+    options = parser.parse_args()
+    resumed = options.out is not None and options.out.exists()
+    rows = pd.read_csv(options.out).to_dict("records") if resumed else []
     done = {(row["set"], row["pairs"]) for row in rows}
-    for name in given.sets:
-        with zipfile.ZipFile(given.folder / "datasets" / f"{name}.zip") as held:
-            inside = next(each for each in held.namelist() if each.endswith(f"{name}.txt"))
-            points = np.loadtxt(held.open(inside), skiprows=1)
-        for file in sorted((given.folder / "constraints" / name).glob("*.txt")):
+    for name in options.sets:
+        with zipfile.ZipFile(options.folder / "datasets" / f"{name}.zip") as archive:
+            inside = next(member for member in archive.namelist() if member.endswith(f"{name}.txt"))
+            points = np.loadtxt(archive.open(inside), skiprows=1)
+        for file in sorted((options.folder / "constraints" / name).glob("*.txt")):
             if (name, file.stem) in done:
                 continue
-            rows.append(row_of(points, CLUSTERS[name], file, given.seconds))
+            rows.append(row_of(points, CLUSTERS[name], file, options.seconds))
             print(pd.DataFrame(rows[-1:]).to_string(index=False, header=False), flush=True)
-            if given.out is not None:
-                pd.DataFrame(rows).to_csv(given.out, index=False)
-    found = pd.DataFrame(rows)
-    found["proved"] = found["gap %"] <= 100.0 * PROVED
+            if options.out is not None:
+                pd.DataFrame(rows).to_csv(options.out, index=False)
+    figures = pd.DataFrame(rows)
+    figures["proved"] = figures["gap %"] <= 100.0 * PROVED
     columns = ["search worst %", "search s", "COP-KMeans %", "gap %", "nodes", "proof s"]
-    table = found.groupby("set", sort=False)[columns].median()
-    table.insert(0, "proved", found.groupby("set", sort=False)["proved"].sum())
-    table.insert(0, "files", found.groupby("set", sort=False).size())
-    table["worst gap %"] = found.groupby("set", sort=False)["gap %"].max()
+    table = figures.groupby("set", sort=False)[columns].median()
+    table.insert(0, "proved", figures.groupby("set", sort=False)["proved"].sum())
+    table.insert(0, "files", figures.groupby("set", sort=False).size())
+    table["worst gap %"] = figures.groupby("set", sort=False)["gap %"].max()
     print(table.to_string(float_format="{:.3g}".format))
 
 

@@ -50,8 +50,8 @@ def cells(sets: list[str], draws: int, quick: bool) -> Iterator[dict[str, Any]]:
 def measured(cell: dict[str, Any], repeats: int) -> dict[str, Any]:
     """Choose by held-out pairs, and fit each candidate with all pairs."""
     points = load_points(cell["data"])
-    chosen = np.sort(np.random.default_rng(0).permutation(len(points.labels))[:MOST_POINTS])
-    X, truth = np.asarray(points.values, dtype=np.float64)[chosen], points.labels[chosen]
+    rows = np.sort(np.random.default_rng(0).permutation(len(points.labels))[:MOST_POINTS])
+    X, truth = np.asarray(points.values, dtype=np.float64)[rows], points.labels[rows]
     rng = np.random.default_rng([cell["draw"], points.key])
     pairs = Constraints.sample(truth, round(cell["per_point"] * len(X)), rng)
     pairs = pairs.flip(cell["wrong"], rng)
@@ -59,7 +59,7 @@ def measured(cell: dict[str, Any], repeats: int) -> dict[str, Any]:
     search = ConstrainedClusterCV(points.n_classes, n_repeats=repeats, random_state=cell["draw"])
     search.fit(X, **pairs.fit_params())
     seconds = process_time() - start
-    found = {}
+    scores = {}
     table = search.cv_results_.set_index("candidate")
     for name, estimator, _ in candidates_for(X):
         row = table.loc[name]
@@ -67,7 +67,7 @@ def measured(cell: dict[str, Any], repeats: int) -> dict[str, Any]:
             continue
         made = prepared(estimator, points.n_classes, cell["draw"])
         labels = final_step(fitted(made, X, pairs)).labels_
-        found[name] = {
+        scores[name] = {
             "ari": adjusted_rand_score(truth, labels),
             "score": row["mean_test_score"],
         }
@@ -77,7 +77,7 @@ def measured(cell: dict[str, Any], repeats: int) -> dict[str, Any]:
         "chosen": search.best_params_["candidate"],
         "ari": adjusted_rand_score(truth, search.labels_),
         "seconds": seconds,
-        "candidates": found,
+        "candidates": scores,
     }
 
 
@@ -89,12 +89,12 @@ def report(records: list[dict[str, Any]]) -> str:
         for record in records:
             if record["data"].removesuffix(", standardised") not in sets:
                 continue
-            given = record["candidates"]
+            candidates = record["candidates"]
             form = "std" if "standardised" in record["data"] else "raw"
             rows.append(
                 {key: record[key] for key in ("per_point", "wrong", "seconds")}
                 | {"form": form, "chosen": record["ari"]}
-                | {f"= {name}": candidate["ari"] for name, candidate in given.items()}
+                | {f"= {name}": candidate["ari"] for name, candidate in candidates.items()}
             )
         if not rows:
             continue
@@ -126,18 +126,18 @@ def main() -> None:
     parser.add_argument("--sets", default=",".join(OTHERS + TUNED))
     parser.add_argument("--draws", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=1)
-    given = parser.parse_args()
-    lines = given.records.read_text().splitlines() if given.records.exists() else []
+    options = parser.parse_args()
+    lines = options.records.read_text().splitlines() if options.records.exists() else []
     records = [json.loads(line) for line in lines]
-    known = {tuple(r[key] for key in ("data", "per_point", "wrong", "draw")) for r in records}
-    for cell in cells(given.sets.split(","), given.draws, given.quick):
-        if given.report or tuple(cell.values()) in known:
+    done = {tuple(r[key] for key in ("data", "per_point", "wrong", "draw")) for r in records}
+    for cell in cells(options.sets.split(","), options.draws, options.quick):
+        if options.report or tuple(cell.values()) in done:
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            record = measured(cell, given.repeats)
+            record = measured(cell, options.repeats)
         records.append(record)
-        with given.records.open("a") as stream:
+        with options.records.open("a") as stream:
             stream.write(json.dumps(record) + "\n")
         print(cell, record["chosen"], round(record["ari"], 3), flush=True)
     with pd.option_context("display.width", 200, "display.max_columns", 30):

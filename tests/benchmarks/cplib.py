@@ -29,11 +29,11 @@ def main() -> None:
     parser.add_argument("--solver", default="multicut(anneals=1000000)")
     options = parser.parse_args()
     with Path(__file__).with_suffix(".csv").open(encoding="utf-8", newline="") as stream:
-        known = {row["file"]: row for row in csv.DictReader(stream)}
+        published = {row["file"]: row for row in csv.DictReader(stream)}
     done = {}
     if options.records.exists():
         done = {r["file"]: r for r in map(json.loads, options.records.open(encoding="utf-8"))}
-    for name in known:
+    for name in published:
         path = options.folder / name
         if name in done or not path.exists():
             continue
@@ -51,7 +51,7 @@ def main() -> None:
             stream.write(json.dumps(done[name]) + "\n")
     groups = defaultdict(list)
     for name, record in done.items():
-        row = known[name]
+        row = published[name]
         size = "to 300" if int(row["vertices"]) <= 300 else "above"
         value = float(row["value"])
         gap = 100.0 * (value - record["value"]) / abs(value)
@@ -69,7 +69,7 @@ def main() -> None:
     for rows in groups.values():
         for gap, record, name in rows:
             if abs(gap) > 1e-9:
-                print(f"{name}: {record['value']:.0f} for {known[name]['value']}, {gap:.3f} %")
+                print(f"{name}: {record['value']:.0f} for {published[name]['value']}, {gap:.3f} %")
 
 
 if __name__ == "__main__":

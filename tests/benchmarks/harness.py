@@ -59,8 +59,8 @@ def runs(folder: Path) -> None:
             done = compare(progress=note)
         wall = time.perf_counter() - begin
         cpu = 1000 * (sum(os.times()[:4]) - sum(used)) / len(done)
-        own = {r.finished: r.seconds for r in done.records}
-        typical = statistics.median(own.values())
+        solver_seconds = {r.finished: r.seconds for r in done.records}
+        typical = statistics.median(solver_seconds.values())
         steps = [1000 * (jobs * (b - a) - typical) for a, b in itertools.pairwise(ends)]
         begin = time.perf_counter()
         compare()
@@ -72,7 +72,7 @@ def runs(folder: Path) -> None:
         )
 
 
-def some_records() -> list[Record]:
+def synthetic_records() -> list[Record]:
     """Return 10,000 records: 100 problems, 20 solvers, 5 seeds, traces of 20 points."""
     rng = np.random.default_rng(0)
     made = []
@@ -81,9 +81,9 @@ def some_records() -> list[Record]:
         for solver in range(20):
             for seed in range(5):
                 times = np.cumsum(rng.exponential(0.02 * (solver + 1), 20))
-                left = 50 * abs(rng.normal()) * np.exp(-np.arange(20) / (3 + solver))
-                left += 0 if rng.random() < 0.3 else abs(rng.normal()) * solver / 20
-                best = optimum + np.minimum.accumulate(left)
+                excess = 50 * abs(rng.normal()) * np.exp(-np.arange(20) / (3 + solver))
+                excess += 0 if rng.random() < 0.3 else abs(rng.normal()) * solver / 20
+                best = optimum + np.minimum.accumulate(excess)
                 bounds = np.full(20, -math.inf)
                 if solver % 3 == 0:
                     bounds = optimum - 10 * np.exp(-np.arange(20) / 5.0)
@@ -117,7 +117,7 @@ def some_records() -> list[Record]:
 def reports(folder: Path) -> None:
     """Print the time to read and to report 10,000 records."""
     store = RecordStore(folder / "many" / "runs.jsonl")
-    records = some_records()
+    records = synthetic_records()
     begin = time.process_time()
     for record in records:
         store.append(record)
@@ -125,8 +125,9 @@ def reports(folder: Path) -> None:
     store.read()
     append, read = written - begin, time.process_time() - written
     print("bytes of a record, with 20 points   CPU us to append it   to read it")
-    each = store.path.stat().st_size / len(records)
-    print(f"{each:33.0f} {1e6 * append / len(records):21.0f} {1e6 * read / len(records):12.0f}")
+    record_bytes = store.path.stat().st_size / len(records)
+    append_us, read_us = 1e6 * append / len(records), 1e6 * read / len(records)
+    print(f"{record_bytes:33.0f} {append_us:21.0f} {read_us:12.0f}")
     command = [sys.executable, "-m", "inference_lab", "report"]
     print("records     MB   wall s of the command, median of three   MB of the page")
     for size in (100, 10_000):

@@ -185,18 +185,20 @@ def mutants(path: Path, seed: int) -> Iterator[Mutant]:
 def calls(tests: tuple[str, ...], path: str) -> list[str]:
     """Return the calls of pytest for a file."""
     stem = Path(path).stem
-    found = [call.replace("STEM", stem).replace("SPEC", stem.replace("_", "-")) for call in tests]
+    calls_of_file = [
+        call.replace("STEM", stem).replace("SPEC", stem.replace("_", "-")) for call in tests
+    ]
     for name, files in FILES.items():
-        found = [call.replace(name, files) for call in found]
-    if "USERS" in found:
-        found.remove("USERS")
+        calls_of_file = [call.replace(name, files) for call in calls_of_file]
+    if "USERS" in calls_of_file:
+        calls_of_file.remove("USERS")
         solvers = {p.stem: p.read_text() for p in sorted((ROOT / "solvers").glob("*.py"))}
         using = [name for name, text in solvers.items() if f"lab.kernels.{stem} " in text]
         tested = {name: ROOT / f"tests/solvers/test_{name}.py" for name in using}
         others = sorted(set(using) - {*CLASSICAL}, key=lambda name: tested[name].stat().st_size)
-        chosen = [*(name for name in CLASSICAL if name in using), *others][:2]
-        found += [str(tested[name].relative_to(ROOT)) for name in chosen]
-    return found
+        tested_users = [*(name for name in CLASSICAL if name in using), *others][:2]
+        calls_of_file += [str(tested[name].relative_to(ROOT)) for name in tested_users]
+    return calls_of_file
 
 
 def users(path: str) -> set[str]:
@@ -205,8 +207,8 @@ def users(path: str) -> set[str]:
     Kernels call kernels of their own file and of `SHARED` files, which may call each other.
     """
     shared = {file for glob in SHARED for file in (ROOT / "inference_lab").glob(glob)}
-    found = {ROOT / path}
-    if not found <= shared:
+    reached = {ROOT / path}
+    if not reached <= shared:
         return {Path(path).stem}
     files = {
         f for part in ("inference_lab", "solvers", "tests") for f in ROOT.glob(f"{part}/**/*.py")
@@ -214,12 +216,12 @@ def users(path: str) -> set[str]:
     texts = {file: file.read_text() for file in files}
 
     def importing() -> set[Path]:
-        modules = {".".join(file.relative_to(ROOT).with_suffix("").parts) for file in found}
+        modules = {".".join(file.relative_to(ROOT).with_suffix("").parts) for file in reached}
         return {f for f in files if any(f"from {module} import" in texts[f] for module in modules)}
 
-    while more := importing() & shared - found:
-        found |= more
-    return {file.stem for file in found | importing()}
+    while more := importing() & shared - reached:
+        reached |= more
+    return {file.stem for file in reached | importing()}
 
 
 def make_copy(copy: Path) -> None:
@@ -239,8 +241,8 @@ def make_copy(copy: Path) -> None:
 
 def run(copy: Path, call: str, limit: float) -> tuple[str, float]:
     """Run tests in the copy; return the failures, if any, and the processor seconds."""
-    tests, _, chosen = call.partition(" -k ")
-    expression = f"([{chosen}- or [{chosen}]) and " if chosen else ""
+    tests, _, stem = call.partition(" -k ")
+    expression = f"([{stem}- or [{stem}]) and " if stem else ""
     command = [str(copy / ".venv/bin/python"), "-m", "pytest", "-x", "-q", "-n0", "--tb=no", "-rfE"]
     command += ["-p", "no:cacheprovider", "-p", "mutants", "-k", f"{expression}not ({SKIPPED})"]
     env = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -284,19 +286,19 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--mutants", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
-    chosen = parser.parse_args()
+    options = parser.parse_args()
     planned = []
     for room, share, glob, tests in ROOMS:
         files = [path for path in sorted(ROOT.glob(glob)) if path.name not in LEFT_OUT]
-        found = {m.rank: m for path in files for m in mutants(path, chosen.seed)}
-        wanted = round(share * chosen.mutants / 200)
-        if len(found) < wanted:
-            sys.exit(f"{room}: only {len(found)} mutants in {glob}; mend the table of rooms")
-        print(f"{room}: {wanted} of {len(found)} mutants", flush=True)
-        planned += [(room, calls(tests, m.path), m) for _, m in sorted(found.items())[:wanted]]
+        by_rank = {m.rank: m for path in files for m in mutants(path, options.seed)}
+        wanted = round(share * options.mutants / 200)
+        if len(by_rank) < wanted:
+            sys.exit(f"{room}: only {len(by_rank)} mutants in {glob}; mend the table of rooms")
+        print(f"{room}: {wanted} of {len(by_rank)} mutants", flush=True)
+        planned += [(room, calls(tests, m.path), m) for _, m in sorted(by_rank.items())[:wanted]]
     # Rooms take turns, so that the first part of a run covers all of them.
     planned.sort(key=lambda one: one[2].rank)
-    copy, out = chosen.copy, chosen.out
+    copy, out = options.copy, options.out
     lines = out.read_text().splitlines() if out.exists() else []
     done: dict[str, dict[str, Any]] = {one["rank"]: one for one in map(json.loads, lines)}
     make_copy(copy)
@@ -324,8 +326,8 @@ def main() -> None:
         # Numba detects a changed file, but not a change in a file whose kernels it calls.
         stale = users(m.path)
         for stem in stale:
-            for kept in (copy / COMPILED).glob(f"**/{stem}.*.nbi"):
-                kept.unlink()
+            for index in (copy / COMPILED).glob(f"**/{stem}.*.nbi"):
+                index.unlink()
         source, stamp = (ROOT / m.path).read_bytes(), (ROOT / m.path).stat().st_mtime_ns
         failed, used, begin = "", 0.0, time.time()
         try:

@@ -114,14 +114,15 @@ def right_pairs(classes: np.ndarray, share: float) -> Pairs:
     return Pairs(pairs[same], pairs[~same], np.ones(same.sum()), np.ones((~same).sum()))
 
 
-def noisy_pairs(classes: np.ndarray, share: float, least: float) -> Pairs:
-    """Return pairs of which each is right with its confidence, uniform between `least` and 1.
+def noisy_pairs(classes: np.ndarray, share: float, min_confidence: float) -> Pairs:
+    """Return pairs of which each is right with its confidence.
 
-    Pairs of a point with itself, which the published sets have, are dropped.
+    Confidences are uniform between `min_confidence` and 1. Pairs of a point with itself, which the
+    published sets have, are dropped.
     """
     rng = np.random.RandomState(SEED)
     pairs = drawn(classes.size, share, rng, distinct=False)
-    confidence = least + (1.0 - least) * rng.rand(len(pairs))
+    confidence = min_confidence + (1.0 - min_confidence) * rng.rand(len(pairs))
     right = confidence >= rng.rand(len(pairs))
     same = (classes[pairs[:, 0]] == classes[pairs[:, 1]]) == right
     proper = pairs[:, 0] != pairs[:, 1]
@@ -139,9 +140,9 @@ def read_table(text: str, separator: str, label: int) -> tuple[np.ndarray, np.nd
             rows.append((named, [float(cell) for cell in cells]))
         except ValueError:
             continue
-    kept = [row for row in rows if row[1]]
-    classes = np.unique([named for named, _ in kept], return_inverse=True)[1]
-    return np.array([values for _, values in kept]), classes.reshape(-1)
+    data_rows = [row for row in rows if row[1]]
+    classes = np.unique([named for named, _ in data_rows], return_inverse=True)[1]
+    return np.array([values for _, values in data_rows]), classes.reshape(-1)
 
 
 def points_of(name: str, data_dir: str | None) -> tuple[np.ndarray, np.ndarray]:
@@ -189,17 +190,17 @@ def fitted(method: str, points: np.ndarray, k: int, pairs: Pairs) -> np.ndarray:
     documentation names for one fit with a given number of clusters.
     """
     name, _, weights = method.partition(", ")
-    given: dict[str, Any] = {"must_link": pairs.must, "cannot_link": pairs.cannot}
+    arguments: dict[str, Any] = {"must_link": pairs.must, "cannot_link": pairs.cannot}
     if weights == "hard must-links":
-        given["ml_weight"] = np.inf
+        arguments["ml_weight"] = np.inf
     elif weights == "confidences":
         unit = 1.0
         if name == "PCKMeans":
             unit = weight_of_odds(points, k, SquaredEuclidean(), None)
-        given["ml_weight"] = unit * log_odds(pairs.must_confidence)
-        given["cl_weight"] = unit * log_odds(pairs.cannot_confidence)
+        arguments["ml_weight"] = unit * log_odds(pairs.must_confidence)
+        arguments["cl_weight"] = unit * log_odds(pairs.cannot_confidence)
     estimator = {"PCKMeans": PCKMeans, "mixture": ConstrainedGaussianMixture}[name]
-    return np.asarray(estimator(k, random_state=SEED).fit(points, **given).labels_)
+    return np.asarray(estimator(k, random_state=SEED).fit(points, **arguments).labels_)
 
 
 def pccc_on_highs(folder: Path) -> Any:
@@ -239,11 +240,11 @@ def pccc_on_highs(folder: Path) -> Any:
 
 
 def wanted() -> Iterator[tuple[str, str, float, str]]:
-    """Yield collection, set, share of points, and least confidence or an empty word."""
-    least = ("0.5", "0.6", "0.7", "0.8", "0.9", "1")
+    """Yield collection, set, share of points, and lowest confidence or an empty word."""
+    bounds = ("0.5", "0.6", "0.7", "0.8", "0.9", "1")
     for collection, names in SETS.items():
         for name, share in product(names, SHARES[collection]):
-            for bound in least if collection == "noisy" else ("",):
+            for bound in bounds if collection == "noisy" else ("",):
                 yield collection, name, share, bound
 
 
@@ -251,10 +252,10 @@ def methods(collection: str, name: str, percent: float, peer: bool) -> list[str]
     """Return the methods of an instance; PCCC on HiGHS gets some of the smallest."""
     if collection == "noisy":
         return list(OURS[1:4])
-    found = [OURS[0]] + [OURS[4]] * (collection == "COL2")
+    names = [OURS[0]] + [OURS[4]] * (collection == "COL2")
     if peer and percent in (10, 20) and (name.startswith("n500") or name.endswith("s20")):
-        found.append("PCCC-N2-S on HiGHS")
-    return found
+        names.append("PCCC-N2-S on HiGHS")
+    return names
 
 
 def table(heads: list[str], rows: list[list[str]]) -> None:
@@ -289,31 +290,31 @@ def report(runs: list[dict[str, Any]], published: dict[Any, Any]) -> None:
     runs = sorted(runs, key=lambda run: (place[run["key"][1]], run["key"][2]))
     groups: dict[Any, Any] = defaultdict(lambda: defaultdict(list))
     for run in runs:
-        collection, name, percent, least, method = run["key"]
-        group = {"COL2": name[:-4], "COL3": name.partition("-")[0], "noisy": least}
+        collection, name, percent, min_confidence, method = run["key"]
+        group = {"COL2": name[:-4], "COL3": name.partition("-")[0], "noisy": min_confidence}
         key = collection, group.get(collection, name), f"{percent:g}"
         groups[key][method].append(run)
     rows, others, noisy = [], [], []
-    for (collection, group, percent), found in groups.items():
+    for (collection, group, percent), by_method in groups.items():
         if collection == "noisy":
-            means = [fmean(run["ari"] for run in found[method]) for method in OURS[1:4]]
+            means = [fmean(run["ari"] for run in by_method[method]) for method in OURS[1:4]]
             theirs = published[collection, group, percent]
             cells = [theirs[v]["ari"] or "none" for v in ("PCCC", "PCCC-S", "PCCC-W")]
             noisy.append([percent, group, *(f"{ari:.2f}" for ari in means), *cells])
             continue
-        ours = found.pop(OURS[0])
-        known = [published[collection, run["key"][1], percent] for run in ours]
-        if all(known):
-            variant = best_variant(known)
-            cells = beside(ours, [each[variant] for each in known])
+        ours = by_method.pop(OURS[0])
+        theirs_of_sets = [published[collection, run["key"][1], percent] for run in ours]
+        if all(theirs_of_sets):
+            variant = best_variant(theirs_of_sets)
+            cells = beside(ours, [variants[variant] for variants in theirs_of_sets])
             rows.append([group, percent, variant, *cells])
         else:
             line = [f"{fmean(run[key] for run in ours):.3g}" for key in SHOWN]
             rows.append([group, percent, "", line[0], "", "", *line[1:]])
-        for method, each in found.items():
-            names = {run["key"][1] for run in each}
+        for method, method_runs in by_method.items():
+            names = {run["key"][1] for run in method_runs}
             same = [run for run in ours if run["key"][1] in names]
-            others.append([group, percent, method, *beside(same, each)])
+            others.append([group, percent, method, *beside(same, method_runs)])
     heads = ["sets", "% of points", "other", "ARI", "its ARI", "inertia ratio", "violated", "s"]
     table(heads, rows)
     table(heads, others)
@@ -337,7 +338,7 @@ def main() -> None:
     peer = pccc_on_highs(options.pccc) if options.pccc else None
     fitted(OURS[0], *warm_up())
     fitted(OURS[4], *warm_up())
-    for collection, name, share, least in wanted():
+    for collection, name, share, min_confidence in wanted():
         percent = round(100.0 * share, 6)
         try:
             points, classes = points_of(name, options.data_dir)
@@ -346,13 +347,13 @@ def main() -> None:
             continue
         pairs = None
         for method in methods(collection, name, percent, bool(peer)):
-            key = (collection, name, percent, least, method)
+            key = (collection, name, percent, min_confidence, method)
             if key in records:
                 continue
             if pairs is None:
                 pairs = (
-                    noisy_pairs(classes, share, float(least))
-                    if least
+                    noisy_pairs(classes, share, float(min_confidence))
+                    if min_confidence
                     else right_pairs(classes, share)
                 )
             k = int(classes.max()) + 1

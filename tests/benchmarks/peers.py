@@ -224,7 +224,7 @@ class Pairs(NamedTuple):
     points: npt.NDArray[np.float64]
     truth: npt.NDArray[np.int64]
     draws: list[Constraints]
-    known: list[npt.NDArray[np.int64]]
+    constrained: list[npt.NDArray[np.int64]]
 
 
 class Sized(NamedTuple):
@@ -242,8 +242,8 @@ class Sized(NamedTuple):
     def energy(self, labels: Sequence[int]) -> float:
         """Return the sum of squared distances to means; infinite if a size is out of bounds."""
         sizes = np.bincount(labels, minlength=self.k)
-        least, most = self.bounds
-        if sizes.min() < least or sizes.max() > most:
+        low, high = self.bounds
+        if sizes.min() < low or sizes.max() > high:
             return math.inf
         sums = np.zeros((self.k, self.points.shape[1]))
         np.add.at(sums, labels, self.points)
@@ -267,12 +267,12 @@ def load(problem: str) -> Any:
 
     name = problem.removeprefix("pairs(data=").removesuffix(")")
     points, truth = getattr(datasets, f"load_{name}")(return_X_y=True)
-    draws, known = [], []
+    draws, constrained = [], []
     for draw in range(DRAWS):
         rng = np.random.default_rng(draw)
-        known.append(rng.permutation(len(points))[: len(points) // 2])
-        draws.append(Constraints.sample(truth, 60, rng, among=known[-1]))
-    return Pairs(StandardScaler().fit_transform(points), truth, draws, known)
+        constrained.append(rng.permutation(len(points))[: len(points) // 2])
+        draws.append(Constraints.sample(truth, 60, rng, among=constrained[-1]))
+    return Pairs(StandardScaler().fit_transform(points), truth, draws, constrained)
 
 
 def ours(graph: FactorGraph, solver: Any, temperature: float, limit: float | None) -> Side:
@@ -344,9 +344,9 @@ def mplp(graph: FactorGraph, limit: float | None) -> Side:
     yield None
     model = to_pgmpy(graph)[0]
     yield None
-    found = Mplp(model).map_query()
+    labels = Mplp(model).map_query()
     yield None
-    yield Answer([int(found[f"x{i}"]) for i in range(graph.n_variables)])
+    yield Answer([int(labels[f"x{i}"]) for i in range(graph.n_variables)])
 
 
 def pgmpy_tree(graph: FactorGraph, limit: float | None, temperature: float) -> Side:
@@ -399,7 +399,7 @@ def expansion(graph: FactorGraph, limit: float | None) -> Side:
     """Expand labels in turn by gco, from the labels 0, in integers."""
     import gco
 
-    unary, ends, weights, shape = (some.astype(np.int32) for some in _multiples(graph))
+    unary, ends, weights, shape = (array.astype(np.int32) for array in _multiples(graph))
     ends.sort(axis=1)
     yield None
     yield None
@@ -492,10 +492,10 @@ def dwave(graph: FactorGraph, limit: float, sampler: str) -> Side:
     sample = getattr(samplers, sampler)().sample
     best = None
     seed, begin = 1, time.process_time()
-    while (left := limit - (time.process_time() - begin)) > 0.0:
+    while (remaining_s := limit - (time.process_time() - begin)) > 0.0:
         effort = {"num_reads": 10, "num_sweeps": 1000}
         if sampler == "TabuSampler":  # which limits wall time
-            effort = {"num_reads": 1, "timeout": max(20, round(1000 * left))}
+            effort = {"num_reads": 1, "timeout": max(20, round(1000 * remaining_s))}
         first = sample(model, seed=seed, **effort).first
         seed += 1
         if best is None or first.energy < best.energy:
@@ -530,9 +530,9 @@ def belief_propagation(graph: FactorGraph, limit: float | None) -> Side:
     yield None
     done = passing.run(start, **effort)
     labels = infer.decode_map_states(passing.get_beliefs(done))[variables]
-    found = np.asarray(labels).tolist()
+    labelling = np.asarray(labels).tolist()
     yield None
-    yield Answer(found)
+    yield Answer(labelling)
 
 
 def fit(pairs: Pairs, kind: str, *, peer: bool = False) -> Side:
@@ -545,47 +545,48 @@ def fit(pairs: Pairs, kind: str, *, peer: bool = False) -> Side:
         owner = importlib.import_module("inference_lab.clustering")
     estimator = getattr(owner, kind)
 
-    def labels(draw: int, given: Constraints) -> Any:
+    def labels(draw: int, constraints: Constraints) -> Any:
         if peer:
             np.random.seed(draw)  # noqa: NPY002  # the only generator that it has
             together, apart = (
-                [tuple(p) for p in some.tolist()] for some in (given.must_link, given.cannot_link)
+                [tuple(p) for p in links.tolist()]
+                for links in (constraints.must_link, constraints.cannot_link)
             )
             model = estimator(3)
             model.fit(pairs.points, ml=together, cl=apart)
             return model.labels_
         seeded = "random_state" in estimator().get_params()
         model = estimator(3, random_state=draw) if seeded else estimator(3)
-        return model.fit(pairs.points, **given.fit_params()).labels_
+        return model.fit(pairs.points, **constraints.fit_params()).labels_
 
-    found: list[Any] = []
+    answers: list[Any] = []
     failures = []
     yield None
     yield None
-    for draw, given in enumerate(pairs.draws):
+    for draw, constraints in enumerate(pairs.draws):
         try:
-            found.append([int(a) for a in labels(draw, given)])
+            answers.append([int(a) for a in labels(draw, constraints)])
         except Exception as error:
             # A failed fit is a result.
-            found.append(None)
+            answers.append(None)
             failures.append(f"{type(error).__name__}: {error}"[:80])
     yield None
-    note = f"{len(failures)} of {len(found)} fits fail ({failures[0]})" if failures else ""
-    yield Answer(found, note=note)
+    note = f"{len(failures)} of {len(answers)} fits fail ({failures[0]})" if failures else ""
+    yield Answer(answers, note=note)
 
 
 def fit_sizes(problem: Sized, *, peer: bool = False) -> Side:
     """Fit an estimator of ours, or of k-means-constrained, with three starts of each."""
     settings = {"n_clusters": problem.k, "n_init": 3, "random_state": 0}
-    least, most = problem.bounds
+    low, high = problem.bounds
     if peer:
         from k_means_constrained import KMeansConstrained
 
-        model = KMeansConstrained(size_min=least, size_max=most, **settings)
+        model = KMeansConstrained(size_min=low, size_max=high, **settings)
     else:
         from inference_lab.clustering import SizeConstrainedKMeans
 
-        model = SizeConstrainedKMeans(min_size=least, max_size=most, **settings)
+        model = SizeConstrainedKMeans(min_size=low, max_size=high, **settings)
     yield None
     yield None
     labels = model.fit(problem.points).labels_.tolist()
@@ -747,42 +748,42 @@ def judge(
 ) -> list[str]:
     """Fill in the values of the answers, energies by our graph; return the remarks."""
     notes = []
-    for name, given in answers.items():
-        if not given:
+    for name, runs in answers.items():
+        if not runs:
             continue
         called = _called(row, name)
-        seconds = [one["cpu_s"] for one in given]
-        shown, energy = given[-1], math.nan
+        seconds = [one["cpu_s"] for one in runs]
+        shown, energy = runs[-1], math.nan
         if isinstance(problem, Pairs):
             energy, nmi = clustering(problem, shown["labels"])
             notes.append(f"{called}: NMI {nmi:.3f}")
         elif shown["labels"] is not None:
-            energies = [float(problem.energy(one["labels"])) for one in given]
+            energies = [float(problem.energy(one["labels"])) for one in runs]
             # Of truncated runs any may be the best: take the middle one, as for seconds.
             middle = int(np.argsort(energies)[len(energies) // 2])
-            shown, energy = given[middle], energies[middle]
+            shown, energy = runs[middle], energies[middle]
         claimed = shown["claimed"]
         if claimed is not None and not same(claimed, energy):
             notes.append(f"{called} claims {claimed:.10g} for labels that cost {energy:.10g}")
         if shown["note"]:
             notes.append(f"{called}: {shown['note']}")
-        found = {
+        figures = {
             "cpu_s": statistics.median(seconds),
             "low_s": min(seconds),
             "high_s": max(seconds),
-            "model_s": statistics.median(one["model_s"] for one in given),
+            "model_s": statistics.median(one["model_s"] for one in runs),
             "energy": energy,
             "bound": math.nan if shown["bound"] is None else shown["bound"],
             "proved": shown["proved"],
         }
-        measured |= {f"{name}_{key}": value for key, value in found.items()}
+        measured |= {f"{name}_{key}": value for key, value in figures.items()}
     for name, other in (("ours", "peer"), ("peer", "ours")):
         what = "proof" if measured[f"{name}_proved"] else "bound"
         highest = measured[f"{name}_energy" if what == "proof" else f"{name}_bound"]
         energy = measured[f"{other}_energy"]
         if energy < highest and not same(energy, highest):
             notes.append(f"the {what} of {_called(row, name)} is refuted")
-    marginals = [given[-1]["marginals"] for given in answers.values() if given]
+    marginals = [runs[-1]["marginals"] for runs in answers.values() if runs]
     if len(marginals) == 2 and None not in marginals:
         notes.append(f"marginals differ by at most {np.abs(np.subtract(*marginals)).max():.0e}")
     return notes
@@ -800,13 +801,17 @@ def clustering(pairs: Pairs, labels: Sequence[Any]) -> tuple[float, float]:
     from inference_lab.clustering.violations import violations
 
     violated, shared = [], []
-    for given, known, found in zip(pairs.draws, pairs.known, labels, strict=True):
-        if found is None:
+    for constraints, constrained, labelling in zip(
+        pairs.draws, pairs.constrained, labels, strict=True
+    ):
+        if labelling is None:
             continue
-        broken = violations(given, np.array(found))
+        broken = violations(constraints, np.array(labelling))
         violated.append(broken.must_link + broken.cannot_link)
-        others = np.setdiff1d(np.arange(len(pairs.truth)), known)
-        shared.append(normalized_mutual_info_score(pairs.truth[others], np.array(found)[others]))
+        others = np.setdiff1d(np.arange(len(pairs.truth)), constrained)
+        shared.append(
+            normalized_mutual_info_score(pairs.truth[others], np.array(labelling)[others])
+        )
     if not violated:
         return math.nan, math.nan
     return float(np.median(violated)), float(np.mean(shared))
@@ -831,13 +836,15 @@ def table(measured: dict[str, Measured]) -> str:
     for group, members in groupby(ROWS, key=lambda row: row.group):
         rows = [row for row in members if row.name in measured]
         if rows:
-            found = [measured[row.name] for row in rows]
-            ratio = np.array([ratios(one)[0] for one in found])
-            ours, peer = (np.array([one[f"{s}_energy"] for one in found]) for s in ("ours", "peer"))
+            results = [measured[row.name] for row in rows]
+            ratio = np.array([ratios(one)[0] for one in results])
+            ours, peer = (
+                np.array([one[f"{s}_energy"] for one in results]) for s in ("ours", "peer")
+            )
             apart = ~np.isclose(ours, peer, rtol=1e-6, atol=0.0)
             counts = (ratio < 0.95, ratio > 1.05, apart & (ours < peer), apart & (ours > peer))
             summary.append(_cells([group, str(len(rows)), *(str(c.sum()) for c in counts)]))
-            lines = [_line(row, one) for row, one in zip(rows, found, strict=True)]
+            lines = [_line(row, one) for row, one in zip(rows, results, strict=True)]
             head = [f"## {group}", "", _cells(_HEADER), "|---|---|---|" + "---:|" * 4 + "---|"]
             parts.append("\n".join([*head, *lines]))
     return "\n\n".join(["\n".join(summary), *parts]) + "\n"
@@ -883,12 +890,12 @@ def _digits(seconds: float) -> str:
 def facts(measured: dict[str, Measured]) -> str:
     """Return versions and the machine in a sentence, and how often rows were run."""
     peers = {row.name: row.peer for row in ROWS}
-    found = {peers[name]: one["peer_version"] for name, one in measured.items()}
+    versions = {peers[name]: one["peer_version"] for name, one in measured.items()}
     here = {"Python": platform.python_version()}
     here |= {name: version(name) for name in ("numpy", "numba", "scipy")}
     theirs, mine = (
-        ", ".join(f"{name} {number}" for name, number in some.items() if number)
-        for some in (found, here)
+        ", ".join(f"{name} {number}" for name, number in numbers.items() if number)
+        for numbers in (versions, here)
     )
     runs = [one["runs"] for one in measured.values() if one["runs"]]
     return (

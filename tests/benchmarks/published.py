@@ -48,7 +48,7 @@ def grid(data_dir: str | None) -> Iterator[tuple[str, FactorGraph, float]]:
     of_lp = {r.problem: r.lower_bound for r in findings.records if r.solver == "lp-relaxation"}
     for one in sorted(findings.problems, key=lambda one: one.hash):
         tight = of_lp.get(one.name, -math.inf) >= one.best_energy - 1e-6
-        if not any(left for (_, of), left in wanted.items() if of == tight):
+        if not any(remaining for (_, of), remaining in wanted.items() if of == tight):
             continue
         graph = as_problem(one.name, data_dir=data_dir).graph
         kind = class_of(measure(graph).frustration), tight
@@ -81,28 +81,28 @@ def main() -> None:
     parser.add_argument("--hardest", type=int, help="of the E-steps, only so many")
     parser.add_argument("--seconds", type=float, default=1.0, help="of processor time, for each")
     parser.add_argument("--data-dir", help="default: $INFERENCE_LAB_DATA")
-    chosen = parser.parse_args()
+    options = parser.parse_args()
     print("| problem | energy | best | above | bound | proved by |\n|---|---:|---:|---:|---:|---|")
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     problems: Iterable[tuple[str, FactorGraph, float]]
-    problems = (grid if chosen.grid else instances)(chosen.data_dir)
-    if chosen.grid and chosen.hardest:
-        problems = hardest(problems, chosen.hardest)
+    problems = (grid if options.grid else instances)(options.data_dir)
+    if options.grid and options.hardest:
+        problems = hardest(problems, options.hardest)
     for name, graph, best in problems:
         s, *others = (
-            solved(graph, solver, chosen.seconds) for solver in (chosen.solver, *chosen.beside)
+            solved(graph, solver, options.seconds) for solver in (options.solver, *options.beside)
         )
         proved = [o.solver for o in others if o.status in ("optimal", "infeasible")]
         mine = s.status in ("optimal", "infeasible")
         best = min([best, *(o.energy for o in others)])
         gap = (s.energy - best) / max(1.0, abs(best)) if math.isfinite(best) else 0.0
         above = gap > NEAR and not mine
-        found.update(all=1, proved=mine, others=bool(proved), above=above)
+        counts.update(all=1, proved=mine, others=bool(proved), above=above)
         if above or (proved and not mine):
             numbers = f"{s.energy:.8g} | {best:.8g} | {gap:.2%} | {s.lower_bound:.8g}"
             print(f"| {name} | {numbers} | {', '.join(proved)} |", flush=True)
-    beside = f" ({found['others']} by another)" if chosen.beside else ""
-    text = f"{found['all']} problems: {found['proved']} proved{beside}, {found['above']}"
+    beside = f" ({counts['others']} by another)" if options.beside else ""
+    text = f"{counts['all']} problems: {counts['proved']} proved{beside}, {counts['above']}"
     print(f"{text} more than {NEAR:.1%} above the best")
 
 

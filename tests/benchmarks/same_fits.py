@@ -156,32 +156,32 @@ def supervision(name: str, data: Data, seed: int) -> dict[str, Any]:
     rng = np.random.default_rng([seed, 9])
     classes, n = data.classes, len(data.classes)
     pairs = Constraints.sample(classes, max(4, n // 4), rng)
-    given: dict[str, Any] = pairs.fit_params()
+    arguments: dict[str, Any] = pairs.fit_params()
     match name:
         case "none":
             return {}
         case "pairs":
-            return given
+            return arguments
         case "noisy":
             wrong = np.where(rng.random(n) < 0.2, rng.integers(3, size=n), classes)
-            given = Constraints.sample(wrong, n // 2 + 2, rng).fit_params()
-            return given | {"ml_weight": 0.7, "cl_weight": 1.3}
+            arguments = Constraints.sample(wrong, n // 2 + 2, rng).fit_params()
+            return arguments | {"ml_weight": 0.7, "cl_weight": 1.3}
         case "hard":
-            return given | {"ml_weight": np.inf, "cl_weight": np.inf}
+            return arguments | {"ml_weight": np.inf, "cl_weight": np.inf}
         case "impossible":
             apart = [(i, j) for i in range(6) for j in range(i)]
             return {"cannot_link": apart, "cl_weight": np.inf}
         case "labels":
-            known = np.where((rng.random(n) < 0.15) & (classes < 3), classes, -1)
-            return given | {"partial_labels": known}
+            labels = np.where((rng.random(n) < 0.15) & (classes < 3), classes, -1)
+            return arguments | {"partial_labels": labels}
         case "y":
             return {"y": np.where((rng.random(n) < 0.15) & (classes < 3), classes, -1)}
         case "weights":
-            return given | {"sample_weight": rng.integers(0, 3, size=n).astype(float)}
+            return arguments | {"sample_weight": rng.integers(0, 3, size=n).astype(float)}
         case "names":
             names = np.array([f"point {i}" for i in range(n)])
-            ends = {kind: names[given[kind]] for kind in ("must_link", "cannot_link")}
-            return given | ends | {"sample_ids": names}
+            ends = {kind: names[arguments[kind]] for kind in ("must_link", "cannot_link")}
+            return arguments | ends | {"sample_ids": names}
         case "frame":
             return {"pairs": pairs.with_weights(2.0, 1.0).to_frame()}
         case "repeated":
@@ -233,7 +233,7 @@ def digest(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         kind = [str(value.dtype), list(value.shape)]
         if value.dtype == object:
-            return [*kind, [digest(each) for each in value.ravel().tolist()]]
+            return [*kind, [digest(item) for item in value.ravel().tolist()]]
         return [*kind, hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()[:16]]
     if isinstance(value, Constraints):
         parts = (value.must_link, value.cannot_link, value.ml_weights, value.cl_weights)
@@ -245,20 +245,22 @@ def digest(value: Any) -> Any:
     if isinstance(value, np.generic):
         return digest(value.item())
     if isinstance(value, list | tuple):
-        return [digest(each) for each in value]
+        return [digest(item) for item in value]
     return repr(value)
 
 
 def summary(model: Any) -> dict[str, Any]:
     """Return all fitted attributes."""
-    found = {
+    attributes = {
         name: digest(value)
         for name, value in vars(model).items()
         if name.endswith("_") and not name.startswith("_") and name != "history_"
     }
     history = getattr(model, "history_", [])
-    found["history_"] = [[digest(getattr(line, column)) for column in _STEP] for line in history]
-    return found
+    attributes["history_"] = [
+        [digest(getattr(line, column)) for column in _STEP] for line in history
+    ]
+    return attributes
 
 
 def fitted(case: Case, data: Data) -> dict[str, Any]:

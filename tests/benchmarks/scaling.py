@@ -181,7 +181,7 @@ def fits(sizes: list[int], rounds: int) -> None:
         pairs = Constraints.sample(labels, n, rng).flip(0.1, rng).fit_params()
         pairs = {name: pairs[name] for name in ("must_link", "cannot_link")}
         base = math.nan
-        for model, given in (
+        for model, arguments in (
             (KMeans(10, n_init=10, random_state=0), {}),
             (PCKMeans(10, random_state=0), pairs),
             (MPCKMeans(10, random_state=0), pairs),
@@ -193,7 +193,7 @@ def fits(sizes: list[int], rounds: int) -> None:
             times = []
             for _ in range(rounds):
                 begin = time.process_time()
-                model.fit(points, **given)
+                model.fit(points, **arguments)
                 times.append(time.process_time() - begin)
             spent = statistics.median(times)
             if math.isnan(base):
@@ -218,19 +218,19 @@ def main() -> None:
     )
     parser.add_argument("--fits", type=int, nargs="*", metavar="POINTS", help="time whole fits")
     parser.add_argument("--rounds", type=int, default=3, help="times that each fit is repeated")
-    chosen = parser.parse_args()
-    if chosen.fits is not None:
+    options = parser.parse_args()
+    if options.fits is not None:
         with threadpool_limits(1):
-            fits(chosen.fits or list(SIZES[1:]), chosen.rounds)
+            fits(options.fits or list(SIZES[1:]), options.rounds)
         return
-    if chosen.growth is not None:
-        growth(chosen.growth or list(GROWTH_SIZES))
+    if options.growth is not None:
+        growth(options.growth or list(GROWTH_SIZES))
         return
-    if chosen.points is not None and chosen.family is not None:
-        print(json.dumps(grown(chosen.family, chosen.points, chosen.solver)))
+    if options.points is not None and options.family is not None:
+        print(json.dumps(grown(options.family, options.points, options.solver)))
         return
-    if chosen.points is not None:
-        print(json.dumps(run(chosen.points, chosen.solver, chosen.partners)))
+    if options.points is not None:
+        print(json.dumps(run(options.points, options.solver, options.partners)))
         return
     print(f"| {' | '.join(COLUMNS)} |\n|---|---|{'---:|' * 7}---|")
     for (solver, partners), points in itertools.product(RUNS, SIZES):

@@ -21,12 +21,12 @@ def blobs(n: int, d: int, k: int, apart: float = 0.5) -> tuple[Any, Any]:
     return rng.normal(size=(k, d))[labels] * apart + rng.normal(size=(n, d)), labels
 
 
-def documents(n: int, words: int, each: int) -> Any:
-    """Return a CSR matrix with `each` entries a row, drawn with repetition."""
+def documents(n: int, words: int, entries: int) -> Any:
+    """Return a CSR matrix with `entries` entries a row, drawn with repetition."""
     rng = np.random.default_rng(0)
-    columns = rng.integers(words, size=n * each)
+    columns = rng.integers(words, size=n * entries)
     texts = csr_array(
-        (rng.random(n * each), columns, np.arange(0, n * each + 1, each)), shape=(n, words)
+        (rng.random(n * entries), columns, np.arange(0, n * entries + 1, entries)), shape=(n, words)
     )
     texts.sum_duplicates()
     return texts
@@ -111,7 +111,7 @@ def test_unknown_number_of_clusters(measure: Callable[..., Any]) -> None:
     def noted(m: Any) -> str:
         return f"{m.n_iter_} iterations, {len(m.cluster_centers_)} clusters"
 
-    found = measure(
+    estimator = measure(
         "RDPMeans, 100,000 x 32, 200,000 pairs",
         lambda: RDPMeans(cluster_cost=price, xi=1.0, random_state=0).fit(points, **pairs),
         rounds=3,
@@ -127,7 +127,7 @@ def test_unknown_number_of_clusters(measure: Callable[..., Any]) -> None:
     )
     measure(
         "PCKMeans, the same with as many clusters",
-        lambda: PCKMeans(found.n_clusters_, random_state=0).fit(points, **pairs),
+        lambda: PCKMeans(estimator.n_clusters_, random_state=0).fit(points, **pairs),
         rounds=3,
         note=noted,
     )

@@ -63,8 +63,8 @@ def test_tables_of_keel_and_uci():
 def test_measures_of_a_clustering():
     points = np.array([[0.0], [2.0], [10.0], [13.0]])
     pairs = Pairs(np.array([[0, 1], [1, 2]]), np.array([[2, 3]]), np.ones(2), np.ones(1))
-    found = measures(points, np.array([0, 0, 1, 1]), np.array([5, 5, 9, 9]), pairs)
-    assert found == {"ari": 1.0, "inertia": 6.5, "must_violations": 1, "violations": 1}
+    figures = measures(points, np.array([0, 0, 1, 1]), np.array([5, 5, 9, 9]), pairs)
+    assert figures == {"ari": 1.0, "inertia": 6.5, "must_violations": 1, "violations": 1}
     assert log_odds(np.array([0.5, 0.75, 1.0])) == pytest.approx([0.0, np.log(3.0), np.inf])
 
 

@@ -80,22 +80,22 @@ def answer(labels: list[int] | None, cpu_s: float = 1.0, **more: Any) -> dict[st
 def test_medians_and_ratios() -> None:
     """Report the median of times and energies; ratios with and without the peer's model."""
     row, one = ROWS[0], unmeasured(ROWS[0])
-    given = {
+    answers = {
         "ours": [answer([a], t) for a, t in ((0, 9.0), (2, 4.0), (1, 6.0))],
         "peer": [answer([1], 2.0, bound=0.5)],
     }
-    assert judge(row, ONE, one, given) == []
+    assert judge(row, ONE, one, answers) == []
     assert [one[f"ours_{name}"] for name in ("cpu_s", "low_s", "high_s")] == [6.0, 4.0, 9.0]
     assert (one["ours_energy"], one["peer_energy"], one["peer_bound"]) == (1.0, 1.0, 0.5)
     assert peers.ratios(one) == (2.0, 3.0)
-    given["peer"] = [answer([1], 2.0, bound=1.5)]
-    assert judge(row, ONE, one, given) == [f"the bound of {row.peer} is refuted"]
+    answers["peer"] = [answer([1], 2.0, bound=1.5)]
+    assert judge(row, ONE, one, answers) == [f"the bound of {row.peer} is refuted"]
 
 
 def test_marginals_are_compared() -> None:
     rows = {"ours": [0.25, 0.75], "peer": [0.5, 0.5]}
-    given = {name: [answer(None, marginals=row)] for name, row in rows.items()}
-    notes = judge(ROWS[0], ONE, unmeasured(ROWS[0]), given)
+    answers = {name: [answer(None, marginals=row)] for name, row in rows.items()}
+    notes = judge(ROWS[0], ONE, unmeasured(ROWS[0]), answers)
     assert notes == ["marginals differ by at most 2e-01"]
 
 

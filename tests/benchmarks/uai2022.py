@@ -47,10 +47,10 @@ def score(value: float, reference: float, pairs: Iterable[tuple[float, float]]) 
     """
     if abs(value - reference) <= 0.05:  # values are printed with one decimal
         return 100.0
-    known = [(s, v) for s, v in pairs if 0.0 < s < 100.0 and math.isfinite(v)]
-    if not known:
+    informative = [(s, v) for s, v in pairs if 0.0 < s < 100.0 and math.isfinite(v)]
+    if not informative:
         return math.nan
-    lowest, far = min(known)
+    lowest, far = min(informative)
     largest = abs(far - reference) / (1.0 - lowest / 100.0)
     return max(0.0, 100.0 * (1.0 - abs(value - reference) / largest)) if largest else math.nan
 
@@ -72,18 +72,23 @@ def record(folder: Path, task: str, problem: str, seconds: float) -> dict[str, A
     def solve(limit: float) -> il.Solution:
         since = process_time()
         graph = il.read(model, evidence=evidence)
-        left = max(1e-3, limit - (process_time() - since))
-        return il.solve(graph, "auto", temperature=temperature, time_limit=left, clock="cpu")
+        remaining_s = max(1e-3, limit - (process_time() - since))
+        return il.solve(graph, "auto", temperature=temperature, time_limit=remaining_s, clock="cpu")
 
     solve(WARM_UP)
     since = process_time()
     s = solve(seconds)
-    found = {"task": task, "problem": problem, "seconds": seconds, "cpu_s": process_time() - since}
+    figures = {
+        "task": task,
+        "problem": problem,
+        "seconds": seconds,
+        "cpu_s": process_time() - since,
+    }
     if task == "MPE":
         exact = s.status.value == "optimal"
-        return found | {"value": -s.energy / math.log(10.0), "exact": exact}
+        return figures | {"value": -s.energy / math.log(10.0), "exact": exact}
     assert s.log_partition is not None
-    found |= {
+    figures |= {
         "value": s.log_partition / math.log(10.0),
         "exact": "log_partition_exact" in s.diagnostics,
     }
@@ -93,13 +98,13 @@ def record(folder: Path, task: str, problem: str, seconds: float) -> dict[str, A
         seen = set(observed[1 + (len(observed) % 2 == 0) :: 2])
         true = published_marginals(answer)
         free = [i for i in range(len(true)) if i not in seen]
-        found["error"] = hellinger(
+        figures["error"] = hellinger(
             [true[i] for i in free], [s.marginals[i][: true[i].size] for i in free]
         )
-        found["trivial"] = hellinger(
+        figures["trivial"] = hellinger(
             [true[i] for i in free], [np.full(true[i].size, 1.0 / true[i].size) for i in free]
         )
-    return found
+    return figures
 
 
 def published_marginals(path: Path) -> list[npt.NDArray[np.float64]]:
@@ -138,8 +143,8 @@ def main() -> None:
     parser.add_argument("--only", default="", help="instances whose names begin so")
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--data-dir", help="default: $INFERENCE_LAB_DATA")
-    given = parser.parse_args()
-    data = data_folder(given.data_dir)
+    options = parser.parse_args()
+    data = data_folder(options.data_dir)
     assert data is not None, "--data-dir or $INFERENCE_LAB_DATA"
     printed = defaultdict(list)
     with (data / "map/uai2022/scores.csv").open() as lines:
@@ -148,27 +153,27 @@ def main() -> None:
     wanted = [
         (task, problem)
         for task, problem in printed
-        if task in given.tasks
-        and problem.startswith(given.only)
-        and (given.folder / FOLDERS[task] / f"{problem}.uai").exists()
+        if task in options.tasks
+        and problem.startswith(options.only)
+        and (options.folder / FOLDERS[task] / f"{problem}.uai").exists()
     ]
-    known = given.records.read_text().splitlines() if given.records.exists() else []
+    lines = options.records.read_text().splitlines() if options.records.exists() else []
     runs = {
         (run["task"], run["problem"]): run
-        for run in map(json.loads, known)
-        if run["seconds"] == given.seconds
+        for run in map(json.loads, lines)
+        if run["seconds"] == options.seconds
     }
-    with given.records.open("a") as out:
+    with options.records.open("a") as out:
         for task, problem in wanted:
             key = ("MPE" if task == "MPE" else "PR", problem)
             if key not in runs:
-                runs[key] = record(given.folder, *key, given.seconds)
+                runs[key] = record(options.folder, *key, options.seconds)
                 print(json.dumps(runs[key]), file=out, flush=True)
     families = defaultdict(list)
     weak = []
     for task, problem in wanted:
         run = runs["MPE" if task == "MPE" else "PR", problem]
-        ours = our_score(given.folder, task, run, printed[task, problem])
+        ours = our_score(options.folder, task, run, printed[task, problem])
         family = "Grids" if problem.startswith("grid") else problem.partition("_")[0]
         exact = run.get("error", 1.0) <= EXACT if task == "MAR" else run["exact"]
         if ours < WEAK:
@@ -192,7 +197,7 @@ def main() -> None:
         best = max(means, key=lambda name: means[name])
         usable = task != "MAR" or family not in UNUSABLE
         entrant = f"{best} | {means[best]:.1f}" if usable else "scores unusable |"
-        ours = f"{fmean(each for each, _, _ in results):.1f}"
+        ours = f"{fmean(ours for ours, _, _ in results):.1f}"
         exact = sum(exact for _, exact, _ in results)
         print(f"| {task} | {family} | {len(results)} | {ours} | {exact} | {entrant} |")
     print(f"\nbelow {WEAK:g}: " + "; ".join(weak))
