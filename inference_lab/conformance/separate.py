@@ -24,7 +24,7 @@ _GRACE = 5.0
 #: Seconds until a process is killed in any case; no solver has come close.
 _WALL_LIMIT = 3600.0
 #: Minimal limit in bytes on the address space of a process beyond the loaded libraries.
-_LEAST_MEMORY = 4 << 30
+_MIN_MEMORY = 4 << 30
 #: Seconds after which a process begins no further check, so that results are reported soon.
 _SHARE = 1.0
 #: Size in bytes of the shared note that names the current call.
@@ -37,7 +37,7 @@ class Separate:
     def __init__(self, examination: Examination) -> None:
         self.examination = examination
         self._note = mmap.mmap(-1, _NOTE)
-        self._memory = max(_LEAST_MEMORY, psutil.virtual_memory().total // 2)
+        self._memory = max(_MIN_MEMORY, psutil.virtual_memory().total // 2)
         self._hopeless = ""
         self._results: dict[str, tuple[Verdict, str]] = {}
 

@@ -288,7 +288,7 @@ def compare(
         raise InputError(f"absolute_gap must be finite and not negative, got {absolute_gap}")
     if clock not in CLOCKS:
         raise InputError(f"clock must be one of {', '.join(CLOCKS)}, got {clock!r}")
-    chosen_seeds = seed_list(seeds)
+    seed_values = seed_list(seeds)
     sources: list[str | Solver] = _as_list(solvers, (str, Solver))
     specs = [as_solver(source).spec for source in sources]
     refuse_repeats("solver", specs)
@@ -317,7 +317,7 @@ def compare(
         memory=execution.memory,
         trace_limit=trace_limit,
     )
-    plan = ComparisonCampaign(instances, sources, chosen_seeds, repeats, settings)
+    plan = ComparisonCampaign(instances, sources, seed_values, repeats, settings)
     if execution.jobs > 1 or execution.executor is not None:
         _check_portable(plan)
     target = store if store is None or isinstance(store, RecordStore) else RecordStore(store)

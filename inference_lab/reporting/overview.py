@@ -124,11 +124,11 @@ def results_section(results: ResultArrays) -> Section:
         + f". On {results.proved_problems} of {counted(n_problems, 'problem')} the best answer is "
         "proved."
     )
-    left_out = [results.solvers[s] for s in results.everyone if s not in results.order]
-    if left_out:
+    refusing = [results.solvers[s] for s in results.everyone if s not in results.order]
+    if refusing:
         text += (
             " In the tables of results only, for having refused every problem: "
-            f"{', '.join(left_out)}."
+            f"{', '.join(refusing)}."
         )
     table = Table(
         "summary",

@@ -70,7 +70,7 @@ def _with_code(record: Record) -> Record:
     return replace(record, solver=f"{record.solver} [version {version}{file}]")
 
 
-def _left_out(older: Sequence[Record]) -> list[str]:
+def _older_runs(older: Sequence[Record]) -> list[str]:
     """Return a sentence on the runs of earlier codes, if there are any."""
     if not older:
         return []
@@ -156,7 +156,7 @@ class Findings:
         if older:
             current += map(_with_code, others)
         else:
-            remarks = remarks + _left_out(others)
+            remarks = remarks + _older_runs(others)
         last = latest(current)
         counting = {id(record) for record in last}
         superseded = [record for record in current if id(record) not in counting]
@@ -309,11 +309,11 @@ class Findings:
         import pandas as pd
 
         summary = dict(zip(self.by_problem, self.problems, strict=True))
-        left_out = {"settings", "scores", "problem_info", "diagnostics", "environment", "trace"}
+        excluded = {"settings", "scores", "problem_info", "diagnostics", "environment", "trace"}
         # Tolerances, which the column `proved` applies.
-        left_out |= {"energy_scale", "resolution", "tolerance"}
-        left_out |= {"labels"}  # a compressed string, for `labels`
-        record_fields = [f for f in fields(Record) if f.name not in left_out]
+        excluded |= {"energy_scale", "resolution", "tolerance"}
+        excluded |= {"labels"}  # a compressed string, for `labels`
+        record_fields = [f for f in fields(Record) if f.name not in excluded]
         names = sorted(
             (f.name for f in record_fields), key=lambda name: _FIRST.get(name, len(_FIRST))
         )

@@ -67,7 +67,7 @@ class SolverStage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     unsolved_by: list[str]
     time_limit: Limit | None = None
 
-    def chosen(self, problems: Sequence[str], records: Sequence[Record]) -> list[str]:
+    def unsolved_problems(self, problems: Sequence[str], records: Sequence[Record]) -> list[str]:
         """Return the specs of the problems that are left open."""
         by = {as_solver(spec).spec for spec in self.unsolved_by}
         solved = {r.problem for r in records if r.solver in by and r.status in _SOLVED}
@@ -295,7 +295,7 @@ def run_comparison(
         for problems in _batches(study, shard):
             done = compared(problems, study.solvers, study.time_limit)
             for stage in study.stages:
-                if unsolved := stage.chosen(problems, done):
+                if unsolved := stage.unsolved_problems(problems, done):
                     limit = stage.time_limit or study.time_limit
                     done = done + compared(unsolved, stage.solvers, limit)
             records += done
@@ -357,7 +357,7 @@ def render_comparison(study: SolverStudy, comparison: Comparison, folder: Path |
         contrasts=_in_specs(study),
         blocks=study.blocks,
     )
-    document = _chosen(with_answers(document, study.claims), study)
+    document = _with_requested_parts(with_answers(document, study.claims), study)
     write_document(document, folder)
     return document
 
@@ -384,15 +384,15 @@ def _asked(name: str, asked: Sequence[str] | None) -> bool:
     )
 
 
-def _chosen(document: Document, study: SolverStudy) -> Document:
+def _with_requested_parts(document: Document, study: SolverStudy) -> Document:
     """Leave out tables and figures that a study does not request, and empty sections."""
     from inference_lab.reporting.document import Picture, Table
 
-    def kept(block: Block) -> Block | None:
+    def requested(block: Block) -> Block | None:
         if isinstance(block, Table):
             return block if _asked(block.name, study.tables) else None
         if isinstance(block, Picture):
             return block if _asked(block.name, study.figures) else None
         return block
 
-    return document.changed(kept)
+    return document.changed(requested)

@@ -103,8 +103,8 @@ def test_clusterings_are_judged_on_points_that_no_pair_touches() -> None:
     truth = np.array([0, 0, 1, 1, 0, 0, 1, 1])
     draw = Constraints([[0, 1]], [[0, 2]], n_points=8)
     pairs = peers.Pairs(np.zeros((8, 1)), truth, [draw, draw], [np.arange(4)] * 2)
-    wrong_where_known = [0, 1, 0, 1, 0, 0, 1, 1]
-    assert peers.clustering(pairs, [wrong_where_known, None]) == (2.0, 1.0)
+    labels = [0, 1, 0, 1, 0, 0, 1, 1]
+    assert peers.clustering(pairs, [labels, None]) == (2.0, 1.0)
 
 
 def test_page_shows_the_measured_records(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
+def first_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compare the first two candidates; the test of the page compares all."""
     first = cluster_cv.default_candidates()[1:3]
     monkeypatch.setattr(cluster_cv, "default_candidates", lambda: first)
@@ -54,7 +54,7 @@ def refused(result: Result, *message: str) -> None:
         assert text in result.stderr
 
 
-def test_csv_and_parquet_are_clustered_alike(few: None) -> None:
+def test_csv_and_parquet_are_clustered_alike(first_candidates: None) -> None:
     result = call("wine.csv --pairs pairs.csv --k 3 --id bottle --out labels.csv --jobs 2")
     assert result.exit_code == 0, result.output
     labels = pd.read_csv("labels.csv", dtype={"bottle": str})
@@ -194,7 +194,7 @@ def test_unusable_arguments_are_refused(work: Path, text: str, message: str) -> 
     refused(call(text), message)
 
 
-def test_contradictory_and_repeated_pairs_are_notes(work: Path, few: None) -> None:
+def test_contradictory_and_repeated_pairs_are_notes(work: Path, first_candidates: None) -> None:
     lines = ["i,j,kind", "000,001,must-link", "001,002,must-link", "002,000,cannot-link"]
     lines += ["001,000,must-link", "003,090,cannot-link"]
     (work / "faulty.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")

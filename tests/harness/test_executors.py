@@ -98,14 +98,14 @@ def guess(tmp_path):
     return path
 
 
-def what(comparison):
+def fingerprints(comparison):
     """Return everything that must not depend on where and how the runs were made."""
     return [(r.key, r.energy, r.labels_hash, r.status) for r in comparison.records]
 
 
-def here(*arguments, **settings):
+def local_fingerprints(*arguments, **settings):
     """Return the same comparison in this process, which answers sooner."""
-    return what(il.compare(*arguments, isolate=False, **settings))
+    return fingerprints(il.compare(*arguments, isolate=False, **settings))
 
 
 # ---------------------------------------------------------------------- pools
@@ -124,8 +124,8 @@ def test_pools_make_the_runs_of_this_process(pool, guess, tmp_path):
             store=tmp_path / "runs.jsonl",
             progress=events.append,
         )
-    local = here(PROBLEMS, solvers[:2], seeds=2)
-    assert [run for run in what(made) if "Dies" not in run[0].solver] == local
+    local = local_fingerprints(PROBLEMS, solvers[:2], seeds=2)
+    assert [run for run in fingerprints(made) if "Dies" not in run[0].solver] == local
     dead = [record for record in made.records if "Dies" in record.solver]
     # Salvaged: the labelling that was offered before the end of the process.
     assert len(dead) == 4 and {record.status for record in dead} == {"crash"}
@@ -162,7 +162,9 @@ def test_a_large_problem_is_sent_to_each_process_once(monkeypatch):
         made = il.compare(PROBLEMS, "icm", seeds=30, executor=executor, isolate=False)
         monkeypatch.setattr(executors, "_PROCESS", "another")
         again = il.compare(PROBLEMS, "icm", seeds=30, executor=executor, isolate=False)
-    assert what(again) == what(made) == here(PROBLEMS, "icm", seeds=30)
+    assert (
+        fingerprints(again) == fingerprints(made) == local_fingerprints(PROBLEMS, "icm", seeds=30)
+    )
     sent = [bool(contents) for _, _, contents, _ in executor.calls]
     # Until the first answers arrive, each call has its problem. The other caller has a new process.
     assert len(sent) == 2 * 60
@@ -182,7 +184,7 @@ def test_a_process_that_lacks_a_problem_receives_it(monkeypatch):
         made = il.compare(
             PROBLEMS, "icm", seeds=30, executor=executor, progress=forget, isolate=False
         )
-    assert what(made) == here(PROBLEMS, "icm", seeds=30)
+    assert fingerprints(made) == local_fingerprints(PROBLEMS, "icm", seeds=30)
     # Each problem is sent again, with the call that lacked it.
     messages = [call for call in executor.calls if call]
     assert len(messages) > 60
@@ -292,7 +294,7 @@ def test_calls_in_flight_are_bounded(monkeypatch):
 
 
 @contextmanager
-def refused(match, tmp_path, **settings):
+def refused_comparison(match, tmp_path, **settings):
     store = RecordStore(tmp_path / "runs.jsonl")
     with ThreadPoolExecutor(1) as executor, pytest.raises(ExecutorError, match=match):
         yield partial(il.compare, PROBLEMS, store=store, executor=executor)
@@ -303,7 +305,7 @@ def test_edited_solver_on_a_worker_is_refused(guess, tmp_path):
     def edit(event):
         guess.write_text(GUESS + "# edited\n")
 
-    with refused("solver_source '.*' .here '.*'.*not recorded", tmp_path) as compare:
+    with refused_comparison("solver_source '.*' .here '.*'.*not recorded", tmp_path) as compare:
         compare(f"{guess}:Guess", progress=edit)
 
 
@@ -311,20 +313,22 @@ def test_missing_file_on_a_worker_is_refused(guess, tmp_path):
     def remove(event):
         guess.unlink(missing_ok=True)
 
-    with refused(r"process \d+: SpecError: .*guess.py does not exist", tmp_path) as compare:
+    with refused_comparison(
+        r"process \d+: SpecError: .*guess.py does not exist", tmp_path
+    ) as compare:
         compare(f"{guess}:Guess", progress=remove)
 
 
 def test_other_code_of_the_library_is_refused(monkeypatch, tmp_path):
     monkeypatch.setattr(executors, "code_digest", lambda: "other")
-    with refused("other code there than in this comparison", tmp_path) as compare:
+    with refused_comparison("other code there than in this comparison", tmp_path) as compare:
         compare("icm")
 
 
 def test_other_version_of_the_library_is_refused(monkeypatch, tmp_path):
     facts = {**environment(), "inference_lab": "0.0.9"}
     monkeypatch.setattr(executors, "environment", lambda: facts)
-    with refused("has inference-lab .*, and this comparison 0.0.9", tmp_path) as compare:
+    with refused_comparison("has inference-lab .*, and this comparison 0.0.9", tmp_path) as compare:
         compare("icm")
 
 
@@ -377,7 +381,7 @@ class Cluster(NamedTuple):
 
 
 @contextmanager
-def started(folder, workers=2):
+def cluster_process(folder, workers=2):
     """Start a scheduler and workers."""
     pytest.importorskip("distributed", reason="the extra [cluster] is not installed")
     script = folder / "cluster.py"
@@ -397,11 +401,11 @@ def started(folder, workers=2):
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     """Give the tests of this file one cluster."""
-    with started(tmp_path_factory.mktemp("cluster")) as running:
+    with cluster_process(tmp_path_factory.mktemp("cluster")) as running:
         yield running
 
 
-def after(count, action):
+def progress_after(count, action):
     """Return a progress report that acts once, when a number of runs are done."""
     acted = []
 
@@ -418,7 +422,7 @@ def test_killed_worker_loses_no_run_and_doubles_none(cluster, guess, tmp_path):
     marks.mkdir()
     store = RecordStore(tmp_path / "runs.jsonl")
     solver = f"{guess}:Guess(folder={marks}, seconds=0.01)"
-    kill = after(60, lambda: os.kill(cluster.workers[0], signal.SIGKILL))
+    kill = progress_after(60, lambda: os.kill(cluster.workers[0], signal.SIGKILL))
     with DaskCluster(cluster.address) as executor:
         made = il.compare(
             PROBLEMS, solver, seeds=100, executor=executor, store=store, progress=kill
@@ -428,9 +432,9 @@ def test_killed_worker_loses_no_run_and_doubles_none(cluster, guess, tmp_path):
     assert {record.status for record in stored} == {"converged"}
     # Runs may be made twice, and leave one record.
     assert len(os.listdir(marks)) >= 200
-    assert what(made) == [
+    assert fingerprints(made) == [
         (run[0]._replace(solver=made.records[0].solver), *run[1:])
-        for run in here(PROBLEMS, f"{guess}:Guess", seeds=100)
+        for run in local_fingerprints(PROBLEMS, f"{guess}:Guess", seeds=100)
     ]
     # Completed runs are not made again, so no cluster is needed.
     with DaskCluster("tcp://127.0.0.1:1") as executor:
@@ -441,8 +445,8 @@ def test_killed_worker_loses_no_run_and_doubles_none(cluster, guess, tmp_path):
 def test_scheduler_that_goes_away_ends_the_comparison(cluster, guess, tmp_path):
     store = RecordStore(tmp_path / "runs.jsonl")
     compare = partial(il.compare, PROBLEMS, f"{guess}:Guess", seeds=20, store=store, isolate=False)
-    with started(tmp_path, workers=1) as other, DaskCluster(other.address) as executor:
-        kill = after(10, lambda: os.kill(other.scheduler, signal.SIGKILL))
+    with cluster_process(tmp_path, workers=1) as other, DaskCluster(other.address) as executor:
+        kill = progress_after(10, lambda: os.kill(other.scheduler, signal.SIGKILL))
         with pytest.raises(ExecutorError, match=r"scheduler has ended.*the same call goes on"):
             compare(executor=executor, progress=kill)
     first = store.read()

@@ -72,7 +72,7 @@ def keys(records):
     return [record.key for record in records]
 
 
-def what(comparison):
+def fingerprints(comparison):
     """Return everything that must not depend on where and how the runs were made."""
     return [(r.key, r.energy, r.labels_hash, r.status) for r in comparison.records]
 
@@ -175,7 +175,7 @@ def test_repeated_call_does_only_the_missing_runs(tmp_path, unforked):
     assert len(started) == 27 - 8
     old = {r.id for r in first.records}
     assert old < {r.id for r in second.records}
-    assert what(second) == what(il.compare(PROBLEMS, SOLVERS, seeds=3))
+    assert fingerprints(second) == fingerprints(il.compare(PROBLEMS, SOLVERS, seeds=3))
     started.clear()
     third = il.compare(PROBLEMS, SOLVERS, seeds=3, store=store, progress=watch, jobs=2)
     assert started == [] and third.records == second.records
@@ -332,7 +332,7 @@ def test_merged_shards_equal_one_call(tmp_path, unforked):
     assert merge(stores, target) == (18, 0)
     assert merge([*stores, target], target) == (0, 36)
     again = il.compare(PROBLEMS, SOLVERS, seeds=2, store=target, rerun="failed")
-    assert what(again) == what(whole)
+    assert fingerprints(again) == fingerprints(whole)
     assert len(target.read()) == 18
 
 

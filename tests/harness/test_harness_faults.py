@@ -54,7 +54,7 @@ SOLVERS = [Slow(number=number) for number in range(4)]
 ASKED = {"problems": PROBLEMS, "solvers": SOLVERS, "seeds": 5, "time_limit": 5.0}
 
 
-def what(comparison):
+def fingerprints(comparison):
     """Return everything that must not depend on where and how the runs were made."""
     return [(r.key, r.energy, r.labels_hash, r.status, r.iterations) for r in comparison.records]
 
@@ -72,7 +72,7 @@ def children(pid):
     return [int(line) for line in listing.stdout.split()]
 
 
-def ended(pid, patience=5.0):
+def has_ended(pid, patience=5.0):
     """Return whether a process is gone, or is a zombie."""
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
@@ -90,7 +90,7 @@ def ended(pid, patience=5.0):
 
 
 @pytest.fixture(scope="module")
-def suppress_output():
+def undisturbed():
     """Return an undisturbed comparison."""
     return il.compare(**ASKED)
 
@@ -106,7 +106,7 @@ def wait_for_lines(path, count, patience=180.0):
         time.sleep(0.002)
 
 
-def test_kills_lose_nothing_and_double_nothing(tmp_path, suppress_output):
+def test_kills_lose_nothing_and_double_nothing(tmp_path, undisturbed):
     path = tmp_path / "runs.jsonl"
     rng = random.Random(0)
     orphans, counts = [], [0]
@@ -124,27 +124,27 @@ def test_kills_lose_nothing_and_double_nothing(tmp_path, suppress_output):
         os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
         assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
-        orphans += [child for child in mine if not ended(child)]
+        orphans += [child for child in mine if not has_ended(child)]
         counts.append(lines_in(path))
     assert orphans == []
     # It made progress between the kills, and was not complete before the last one.
-    assert counts == sorted(counts) and 9 <= counts[-1] < len(suppress_output.records)
+    assert counts == sorted(counts) and 9 <= counts[-1] < len(undisturbed.records)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("warnings.warn", lambda *a, **k: None)  # of a truncated line
         resumed = il.compare(**ASKED, store=path)
     keys = Counter(record.key for record in RecordStore(path))
-    assert len(keys) == len(suppress_output.records) and set(keys.values()) == {1}
-    assert what(resumed) == what(suppress_output)
-    assert table(resumed) == table(suppress_output)
+    assert len(keys) == len(undisturbed.records) and set(keys.values()) == {1}
+    assert fingerprints(resumed) == fingerprints(undisturbed)
+    assert table(resumed) == table(undisturbed)
     assert resumed.alarms == []
 
 
-def compared(folder, **more):
+def comparison_records(folder, **more):
     """Run a comparison of 60 runs."""
     return il.compare(**ASKED, store=folder / "runs.jsonl", **more).records
 
 
-def fitted(folder, **more):
+def fit_records(folder, **more):
     """Run a study of clustering of 12 fits."""
     # Workers import this file, and most of them fit nothing.
     from inference_lab.studies import Method, Study, run_study
@@ -160,7 +160,7 @@ def fitted(folder, **more):
     return run_study(study, folder, **more)
 
 
-def lasting(records):
+def lasting_fields(records):
     """Return the fields of records that do not depend on time or place."""
     passing = {"id", "exit_code", "trace", "started", "finished"}
     passing |= {"peak_memory", "memory_limit", "seconds"}
@@ -174,14 +174,14 @@ SCRIPT = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-from test_harness_faults import compared
+from test_harness_faults import comparison_records
 
 if __name__ == "__main__":
-    compared(Path(sys.argv[1]), jobs=2)
+    comparison_records(Path(sys.argv[1]), jobs=2)
 """
 
 
-def test_a_kill_takes_the_workers_along_and_loses_nothing(tmp_path, suppress_output):
+def test_a_kill_takes_the_workers_along_and_loses_nothing(tmp_path, undisturbed):
     script, path = tmp_path / "script.py", tmp_path / "runs.jsonl"
     script.write_text(SCRIPT.format(tests=os.path.dirname(__file__)))
     # While the first worker starts, and while both workers run.
@@ -194,9 +194,9 @@ def test_a_kill_takes_the_workers_along_and_loses_nothing(tmp_path, suppress_out
         process.kill()
         assert process.wait() == -signal.SIGKILL
         assert len(workers) >= 2
-        assert all(ended(pid) for pid in [*workers, *runs])
+        assert all(has_ended(pid) for pid in [*workers, *runs])
     assert 15 < len(find_store(tmp_path).read()) < 60
-    assert lasting(compared(tmp_path)) == lasting(suppress_output.records)
+    assert lasting_fields(comparison_records(tmp_path)) == lasting_fields(undisturbed.records)
     assert len(find_store(tmp_path).read()) == 60
 
 
@@ -211,7 +211,7 @@ def test_killed_worker_costs_only_its_fit(tmp_path):
             os.kill(workers[0], signal.SIGKILL)
             killed.append(workers[0])
 
-    records = fitted(tmp_path, jobs=2, progress=kill_one)
+    records = fit_records(tmp_path, jobs=2, progress=kill_one)
     crashed = [record for record in records if record.failed]
     assert len(killed) == 1 and len(records) == 12
     # Unless it had just answered and was not yet given the next.
@@ -219,18 +219,20 @@ def test_killed_worker_costs_only_its_fit(tmp_path):
     for record in crashed:
         assert record.status == "error" and "SIGKILL" in record.message
     assert all(record.iterations > 0 for record in records if not record.failed)
-    again = fitted(tmp_path, rerun="failed")
-    assert lasting(again) == lasting(fitted(tmp_path / "undisturbed", isolate=False))
+    again = fit_records(tmp_path, rerun="failed")
+    assert lasting_fields(again) == lasting_fields(
+        fit_records(tmp_path / "undisturbed", isolate=False)
+    )
 
 
 def test_fits_of_one_method_are_thrown_away(tmp_path):
-    first = fitted(tmp_path, isolate=False)
-    again = fitted(tmp_path, isolate=False, rerun=["failed", "2"])
+    first = fit_records(tmp_path, isolate=False)
+    again = fit_records(tmp_path, isolate=False, rerun=["failed", "2"])
     anew = [before.identity != after.identity for before, after in zip(first, again, strict=True)]
     assert anew == [record.method == "2" for record in first] and sum(anew) == 6
     assert len(FitStore(tmp_path / "records.jsonl").read()) == 12
     with pytest.raises(ValueError, match="rerun must be one of"):
-        fitted(tmp_path, isolate=False, rerun="3")
+        fit_records(tmp_path, isolate=False, rerun="3")
 
 
 def command(pid):

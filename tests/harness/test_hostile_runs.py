@@ -108,14 +108,14 @@ def test_a_name_that_no_record_can_hold_is_refused_before_anything_runs(tmp_path
 # ---------------------------------------------------------------------- lines that are no records
 
 
-def invoked(*arguments):
+def run_command(*arguments):
     """Run a command with its warnings as notes, as outside of tests."""
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
-def poisoned(path):
+def store_of_damaged_lines(path):
     """Make a store with lines of earlier versions; return its records and the lines."""
     made = il.compare(PROBLEM, "icm", seeds=5, store=path).records
     lines = path.read_bytes().splitlines(keepends=True)
@@ -129,12 +129,12 @@ def poisoned(path):
 
 def test_invalid_lines_are_reported_and_kept(tmp_path):
     path = tmp_path / "runs.jsonl"
-    made, lines = poisoned(path)
+    made, lines = store_of_damaged_lines(path)
     before = path.read_bytes()
     pattern = (
         rf"note: .*3 lines .* left out: {path}:1: not a line of JSON.*:2: .*iterations.*:3: .*_kind"
     )
-    report = invoked("report", tmp_path)
+    report = run_command("report", tmp_path)
     assert report.exit_code == 0 and len(re.findall(pattern, report.stderr)) == 1
     assert "3 lines that are not records" in (tmp_path / "report" / "README.md").read_text()
     assert path.read_bytes() == before
@@ -198,7 +198,7 @@ def test_marginals_of_ragged_variables_are_judged_row_by_row(monkeypatch):
 # ---------------------------------------------------------------------- what the system refuses
 
 
-def invoke(*arguments):
+def error_of(*arguments):
     result = CliRunner().invoke(main, [str(argument) for argument in arguments])
     assert "Traceback" not in result.output and result.exit_code == 2, result.output
     return " ".join(result.stderr.split())
@@ -208,7 +208,7 @@ def test_write_errors_name_the_file_and_a_remedy(tmp_path, monkeypatch):
     command = ("compare", "ising(size=2)", "--solver", "icm", "--quiet", "--out")
     file = tmp_path / "file"
     file.write_text("")
-    assert f"{file}" in invoke(*command, file / "out")
+    assert f"{file}" in error_of(*command, file / "out")
     il.compare(PROBLEM, "icm", store=tmp_path / "good" / "runs.jsonl")
 
     real = os.open
@@ -220,9 +220,9 @@ def test_write_errors_name_the_file_and_a_remedy(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", read_only)
-        output = invoke(*command, tmp_path / "good")
+        output = error_of(*command, tmp_path / "good")
         assert "Read-only" in output and "good/runs.jsonl" in output
         # Readers are not blocked.
         assert len(RecordStore(tmp_path / "good" / "runs.jsonl").read()) == 1
     (tmp_path / "good" / "report").write_text("")
-    assert str(tmp_path / "good" / "report") in invoke("report", tmp_path / "good")
+    assert str(tmp_path / "good" / "report") in error_of("report", tmp_path / "good")

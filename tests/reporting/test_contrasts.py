@@ -21,7 +21,7 @@ from inference_lab.reporting.statistics import block_ranks, holm
 SETS = "abcdefgh"
 
 
-def observed(better=0.1, noise=0.01, seeds=3):
+def paired_runs(better=0.1, noise=0.01, seeds=3):
     """Return runs of two methods: sets x noise x draws, the second method better."""
     rng = np.random.default_rng(5)
     rows = []
@@ -35,14 +35,14 @@ def observed(better=0.1, noise=0.01, seeds=3):
     return pd.DataFrame(rows)
 
 
-def asked(**changes):
+def make_contrast(**changes):
     fields = {"name": "exact", "metric": "ari", "solver": "ilp", "baseline": "icm"}
     return Contrast(**{**fields, **changes})
 
 
 def test_gains_are_paired_and_averaged_within_draws():
-    runs = observed()
-    set_gains = gains(asked(), runs)
+    runs = paired_runs()
+    set_gains = gains(make_contrast(), runs)
     for data, row in zip(SETS, set_gains, strict=True):
         for seed, gain in enumerate(row):
             cells = [
@@ -55,30 +55,30 @@ def test_gains_are_paired_and_averaged_within_draws():
             ]
             assert gain == pytest.approx(std.fmean(cells))
     # For costs, less is better.
-    assert gains(asked(metric="primal_gap"), runs) == set_gains
-    clean = gains(asked(where={"noise": 0.0}), runs)
-    first_set = gains(asked(where={"noise": [0.0, 0.3], "data": ["a"]}), runs)
+    assert gains(make_contrast(metric="primal_gap"), runs) == set_gains
+    clean = gains(make_contrast(where={"noise": 0.0}), runs)
+    first_set = gains(make_contrast(where={"noise": [0.0, 0.3], "data": ["a"]}), runs)
     assert np.mean(clean) > 0.08 and first_set == [pytest.approx(set_gains[0])]
     # Without known draws, each cell is one draw.
-    assert [len(row) for row in gains(asked(draw="nothing"), runs)] == [6] * len(SETS)
+    assert [len(row) for row in gains(make_contrast(draw="nothing"), runs)] == [6] * len(SETS)
 
 
 def test_missing_run_removes_its_partner():
-    runs = observed(seeds=2)
+    runs = paired_runs(seeds=2)
     holes = runs[(runs["solver"] != "ilp") | (runs["data"] != "a")]
-    assert len(gains(asked(), holes)) == len(SETS) - 1
+    assert len(gains(make_contrast(), holes)) == len(SETS) - 1
     lost = runs.assign(ari=runs["ari"].mask(runs["solver"] == "icm"))
-    assert gains(asked(), lost) == [] == gains(asked(unit="planet"), runs)
-    [nothing] = measure([asked()], lost)
+    assert gains(make_contrast(), lost) == [] == gains(make_contrast(unit="planet"), runs)
+    [nothing] = measure([make_contrast()], lost)
     assert math.isnan(nothing.effect.value) and nothing.verdict == "undecided"
 
 
 def test_holm_is_over_the_primary_contrasts_only():
-    runs = observed()
+    runs = paired_runs()
     three = [
-        asked(name="clean", where={"noise": 0.0}, primary=True),
-        asked(name="noisy", where={"noise": 0.3}, margin=0.01),
-        asked(name="both", primary=True, margin=0.005),
+        make_contrast(name="clean", where={"noise": 0.0}, primary=True),
+        make_contrast(name="noisy", where={"noise": 0.3}, margin=0.01),
+        make_contrast(name="both", primary=True, margin=0.005),
     ]
     results = measure(three, runs)
     raw = [sign_flip(np.array(gains(c, runs))) for c in three]
@@ -99,8 +99,8 @@ def test_holm_is_over_the_primary_contrasts_only():
     ],
 )
 def test_contrasts_that_cannot_be_answered_are_refused(changes, message):
-    assert asked(**changes).problem(["icm", "ilp"]).startswith(message)
-    assert asked().problem(["icm", "ilp"]) == ""
+    assert make_contrast(**changes).problem(["icm", "ilp"]).startswith(message)
+    assert make_contrast().problem(["icm", "ilp"]) == ""
 
 
 # ---------------------------------------------------------------------- in a report
@@ -135,9 +135,9 @@ def cells(document, name, key):
 def test_a_report_shows_contrasts_ranks_by_blocks_and_regret():
     runs = runs_of_report()
     questions = [
-        asked(name="better clusters", margin=0.005, primary=True),
-        asked(name="lower energy", metric="regret", primary=True),
-        asked(name="against itself", metric="nothing"),
+        make_contrast(name="better clusters", margin=0.005, primary=True),
+        make_contrast(name="lower energy", metric="regret", primary=True),
+        make_contrast(name="against itself", metric="nothing"),
     ]
     document = report_document(runs, title="", contrasts=questions, blocks="data")
     asked_of, shown = cells(document, "contrasts", "contrast")
@@ -208,7 +208,7 @@ def test_lower_energies_are_compared_across_all_solvers():
             mean_gain = std.fmean(scores[i] - scores[j] for i, j in pairs)
             wanted.setdefault((data, seed), []).append(mean_gain)
     runs = pd.DataFrame(runs)
-    contrast = asked(solver="lower energy", baseline="higher energy", over=["noise"])
+    contrast = make_contrast(solver="lower energy", baseline="higher energy", over=["noise"])
     assert contrast.problem(["icm", "ilp"]) == ""
     assert "lower energy, higher energy" in replace(contrast, baseline="icm").problem(["icm"])
     set_gains = gains(contrast, runs)
@@ -218,26 +218,26 @@ def test_lower_energies_are_compared_across_all_solvers():
     assert list(regimes(contrast, runs)["noise"]) == ["0", "0.3"]
     # For a cost, less is better; an observation without energy is ignored.
     assert gains(replace(contrast, metric="energy"), runs)[0][0] > 0
-    assert gains(contrast, observed()) == []
+    assert gains(contrast, paired_runs()) == []
 
 
 def test_regimes_are_the_contrasts_of_their_cells():
-    runs = observed()
-    contrast = asked(over=["noise", "seed"], breaks={"seed": [1]}, margin=0.02)
+    runs = paired_runs()
+    contrast = make_contrast(over=["noise", "seed"], breaks={"seed": [1]}, margin=0.02)
     results = regimes(contrast, runs)
     places = list(zip(results["noise"], results["seed"], strict=True))
     assert places == [(n, s) for n in ("0", "0.3") for s in ("< 1", "≥ 1")]
     for noise, seeds, cell in results.itertuples(index=False):
         wanted = {"noise": float(noise), "seed": [0] if seeds == "< 1" else [1, 2]}
-        [alone] = measure([asked(where=wanted)], runs)
+        [alone] = measure([make_contrast(where=wanted)], runs)
         assert cell.effect == alone.effect
         assert cell.verdict == ("gain" if noise == "0" else "equivalent")
     # Observations without the fact belong to no regime.
-    assert regimes(asked(over=["planet"]), runs).empty
+    assert regimes(make_contrast(over=["planet"]), runs).empty
 
 
 def test_a_report_draws_the_map_and_gives_its_table(tmp_path):
-    questions = [asked(name="exact", over=["seed"], breaks={"seed": [1]}, margin=0.005)]
+    questions = [make_contrast(name="exact", over=["seed"], breaks={"seed": [1]}, margin=0.005)]
     document = report_document(runs_of_report(), title="T", contrasts=questions)
     first = document.sections[0]
     assert first.title == "Contrasts" and first.blocks[0].name == "gain-map-exact"
@@ -249,7 +249,7 @@ def test_a_report_draws_the_map_and_gives_its_table(tmp_path):
     drawn = drawing(first.blocks[0].draw()).svg
     for row in shown.values():
         assert f">{row['gain'].value:+.3f}<" in drawn
-    none = report_document(runs_of_report(), title="T", contrasts=[asked(over=["planet"])])
+    none = report_document(runs_of_report(), title="T", contrasts=[make_contrast(over=["planet"])])
     assert "no map of exact" in str(none.sections[0].blocks[0])
 
 
@@ -258,27 +258,27 @@ def test_labels_with_names_in_braces_are_paired_by_their_values():
     parts = []
     for weight, better in ((1, 0.1), (10, -0.1)):
         names = {"icm": f"ICM, x {weight}", "ilp": f"exact, x {weight}"}
-        parts.append(observed(better=better).replace({"solver": names}))
+        parts.append(paired_runs(better=better).replace({"solver": names}))
     runs = pd.concat(parts, ignore_index=True)
-    both = asked(solver="exact, x {weight}", baseline="ICM, x {weight}", over=["weight"])
+    both = make_contrast(solver="exact, x {weight}", baseline="ICM, x {weight}", over=["weight"])
     labels = sorted(set(runs["solver"]))
     assert both.problem(labels) == ""
-    alone = {w: asked(solver=f"exact, x {w}", baseline=f"ICM, x {w}") for w in (1, 10)}
+    alone = {w: make_contrast(solver=f"exact, x {w}", baseline=f"ICM, x {w}") for w in (1, 10)}
     results = regimes(both, runs).set_index("weight")["measured"]
     assert list(results.index) == ["1", "10"]
     for weight, contrast in alone.items():
         assert results[str(weight)].effect == measure([contrast], runs)[0].effect
-    one = asked(solver="exact, x {weight}", baseline="ICM, x 1", over=["weight"])
+    one = make_contrast(solver="exact, x {weight}", baseline="ICM, x 1", over=["weight"])
     assert one.problem(labels) == ""
     against = regimes(one, runs).set_index("weight")["measured"]
     for weight in alone:
-        [wanted] = measure([asked(solver=f"exact, x {weight}", baseline="ICM, x 1")], runs)
+        [wanted] = measure([make_contrast(solver=f"exact, x {weight}", baseline="ICM, x 1")], runs)
         assert against[str(weight)].effect == wanted.effect
     arrays = [np.array(gains(contrast, runs)) for contrast in alone.values()]
     assert np.array(gains(both, runs)) == pytest.approx((arrays[0] + arrays[1]) / 2)
-    assert "must name the same facts" in asked(
+    assert "must name the same facts" in make_contrast(
         solver="exact, x 1", baseline="ICM, x {weight}"
     ).problem(labels)
-    assert "is none of the study's" in asked(
+    assert "is none of the study's" in make_contrast(
         solver="LP, x {weight}", baseline=both.baseline
     ).problem(labels)

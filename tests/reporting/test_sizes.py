@@ -15,7 +15,7 @@ from inference_lab.reporting.report import report_document
 POWERS = {"a": 1.0, "b": 2.0}
 
 
-def grown(n, data, solver, energy=1.0, **changes):
+def record_of_size(n, data, solver, energy=1.0, **changes):
     """Return a record of a run whose seconds are a power of n."""
     seconds = 1e-6 * n ** POWERS[solver] * (2.0 if data == "wine" else 1.0)
     fields = {"n_variables": n, "seconds": seconds, "problem_info": {"data": data}, **changes}
@@ -37,7 +37,7 @@ def table(runs, name, apart=None):
 
 
 RUNS = [
-    grown(n, data, solver)
+    record_of_size(n, data, solver)
     for n, data, solver in itertools.product((100, 1000, 10_000), ("iris", "wine"), POWERS)
 ]
 
@@ -55,7 +55,7 @@ def test_exponents_are_slopes_within_series():
 
 def test_runs_ended_by_a_limit_do_not_enter_the_exponent():
     """They are counted as truncated, and charged their time."""
-    cut = grown(10_000, "wine", "b", status="limit", seconds=10.0, time_limit=10.0)
+    cut = record_of_size(10_000, "wine", "b", status="limit", seconds=10.0, time_limit=10.0)
     runs = [r for r in RUNS if (r.problem, r.solver) != (cut.problem, "b")] + [cut]
     rows = table(runs, "seconds-by-size")
     assert rows["b"]["exponent"].value == pytest.approx(2.0)
@@ -68,7 +68,7 @@ def test_runs_ended_by_a_limit_do_not_enter_the_exponent():
 
 
 def test_gaps_are_reported_by_size():
-    worse = [grown(1000, "iris", "b", 1.5), grown(1000, "wine", "b")]
+    worse = [record_of_size(1000, "iris", "b", 1.5), record_of_size(1000, "wine", "b")]
     runs = [r for r in RUNS if not (r.n_variables == 1000 and r.solver == "b")] + worse
     gaps = table(runs, "gaps-by-size")
     assert gaps["a"]["1,000"].value == gaps["b"]["100"].value == 0.0

@@ -42,7 +42,7 @@ def histories(draw):
     return traced(points, seconds=float(end))
 
 
-def walked(run, moment):
+def energy_by_walk(run, moment):
     """Return the energy of a run at a time, by a walk along its trace."""
     return min((p.best_energy for p in run.trace if p.seconds <= moment), default=INF)
 
@@ -54,8 +54,8 @@ def test_many_traces_against_a_walk_along_each(runs):
     energies = traces.energies_at(moments)
     for n, run in enumerate(runs):
         for m, moment in enumerate(moments):
-            assert energies[n, m] == walked(run, moment)
-        assert quality_at(run, moments) == [walked(run, moment) for moment in moments]
+            assert energies[n, m] == energy_by_walk(run, moment)
+        assert quality_at(run, moments) == [energy_by_walk(run, moment) for moment in moments]
     for target in (0.5, 1.0, 2.0, 8.0):
         times = traces.time_to_target(np.full(len(runs), target))
         for n, run in enumerate(runs):
