@@ -379,7 +379,9 @@ def test_reports_are_rendered_from_the_records_beside_them(tmp_path, name, undra
     study, comparison = recorded(name)
     asked = len(study.all_problems()) * len(study.solvers)
     for stage in study.stages:
-        asked += len(stage.chosen(study.all_problems(), comparison.records)) * len(stage.solvers)
+        asked += len(stage.unsolved_problems(study.all_problems(), comparison.records)) * len(
+            stage.solvers
+        )
     asked *= study.seeds if isinstance(study.seeds, int) else len(study.seeds)
     assert len(comparison) == asked and comparison.warnings == [] == comparison.alarms
     render_comparison(study, comparison, tmp_path)
