@@ -179,7 +179,7 @@ def test_a_process_that_lacks_a_problem_receives_it(monkeypatch):
 
         def forget(event):
             if event.record is not None and event.done == 20:
-                executor.submit(lambda: vars(executors._own).clear())
+                executor.submit(lambda: vars(executors._thread_state).clear())
 
         made = il.compare(
             PROBLEMS, "icm", seeds=30, executor=executor, progress=forget, isolate=False
