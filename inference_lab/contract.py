@@ -281,7 +281,7 @@ class Run:
         clock: Callable[[], float] = time.perf_counter,
         capped: tuple[FactorGraph, float] | None = None,
     ) -> None:
-        self._given = graph
+        self._original = graph
         self.graph, self.resolution = capped or (graph, graph.resolution)
         self.temperature = temperature
         self._seed = seed
@@ -297,7 +297,7 @@ class Run:
         self._residual = 0.0
         self.trace: list[TracePoint] = []
         # The best labelling and its energy in the given graph; solvers cannot replace these.
-        self._kept: tuple[IntArray, float] | None = None
+        self._incumbent: tuple[IntArray, float] | None = None
         self._on_offer = on_offer
         self._on_improve = on_improve
         # Seconds in `paused`, which are not the solver's time.
@@ -440,9 +440,9 @@ class Run:
             if self.best_labels is not None and np.array_equal(checked, self.best_labels):
                 energy = self.best_energy
             else:
-                energy = self._given.energy_of(checked)
+                energy = self._original.energy_of(checked)
                 if self.best_labels is None or energy < self.best_energy:
-                    self._kept = checked, energy
+                    self._incumbent = checked, energy
                     self.best_labels = checked.copy()
                     self.best_energy = energy
                     self.lower_bound = self._met(self.lower_bound, self._residual)
@@ -475,9 +475,9 @@ class Run:
         """
         if self.best_labels is None:
             return math.inf
-        if self._kept is not None and np.array_equal(self.best_labels, self._kept[0]):
-            return self._kept[1]
-        return float(self._given.energy(self.best_labels))
+        if self._incumbent is not None and np.array_equal(self.best_labels, self._incumbent[0]):
+            return self._incumbent[1]
+        return float(self._original.energy(self.best_labels))
 
     def bound(self, value: float, residual: float = 0.0) -> None:
         """Report a proved lower bound on the minimum energy; the largest is kept.
@@ -509,7 +509,7 @@ class Run:
         """
         if math.isnan(value):
             raise ValueError("a lower bound cannot be NaN")
-        if _tolerance(self._given, value, self.resolution, self._step) == 0.0:
+        if _tolerance(self._original, value, self.resolution, self._step) == 0.0:
             value -= self.resolution
         value = self._met(float(value), residual)
         if value > self.lower_bound:
@@ -536,21 +536,21 @@ class Run:
         >>> Run(g).is_resolved(0.5), Run(g.with_unary([1e15, -1e15, 0.0, 0.0])).is_resolved(0.5)
         (True, False)
         """
-        return _tolerance(self._given, energy, self.resolution, 0.0) > 0.0
+        return _tolerance(self._original, energy, self.resolution, 0.0) > 0.0
 
     @cached_property
     def _step(self) -> float:
-        return energy_step(self._given)
+        return energy_step(self._original)
 
     @cached_property
     def _above(self) -> float:
         # Sums of many terms in the order of a method may round further than `FactorGraph.energy`.
-        graph = self._given
+        graph = self._original
         return math.sqrt(1 + graph.n_variables + graph.n_edges + graph.n_factors)
 
     @cached_property
     def _typical_range(self) -> float:
-        return typical_range(self._given)
+        return typical_range(self._original)
 
     def tolerance_at(self, energy: float) -> float:
         """Return the tolerance of proofs at an energy, see `proof_tolerance`.
@@ -570,18 +570,18 @@ class Run:
         >>> round(Run(g).tolerance_at(0.5), 9)
         0.1
         """
-        return _tolerance(self._given, energy, self._given.resolution_at(energy), self._step)
+        return _tolerance(self._original, energy, self._original.resolution_at(energy), self._step)
 
     def _met(self, bound: float, residual: float) -> float:
         """Return the bound, or the best energy if the bound proves it or rounding hides it."""
         gap = self.best_energy - bound
         if not math.isfinite(gap):
             return bound
-        rounding = self._given.resolution_at(self.best_energy)
+        rounding = self._original.resolution_at(self.best_energy)
         if residual > _FEW * rounding:
             # Where no term has a range, all labellings of finite energy are equal.
-            most = _LARGEST_RESIDUAL * (self._typical_range or math.inf)
-            residual = min(residual, max(_FEW * rounding, most))
+            limit = _LARGEST_RESIDUAL * (self._typical_range or math.inf)
+            residual = min(residual, max(_FEW * rounding, limit))
         if gap < -max(rounding * self._above, residual):
             return bound
         tolerance = self.tolerance_at(self.best_energy)

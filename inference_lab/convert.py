@@ -268,10 +268,10 @@ class _Terms:
         """Return the terms without tables as blocks."""
         blocks: list[PairwiseTerms] = []
         for by_label in (False, True):
-            chosen = [term for term in self.diagonal if bool(term[1].ndim) == by_label]
-            if chosen:
-                edges, same, differ = zip(*chosen, strict=True)
-                rows = np.zeros((len(chosen), max(costs.size for costs in same)))
+            terms = [term for term in self.diagonal if bool(term[1].ndim) == by_label]
+            if terms:
+                edges, same, differ = zip(*terms, strict=True)
+                rows = np.zeros((len(terms), max(costs.size for costs in same)))
                 for row, costs in zip(rows, same, strict=True):
                     row[: costs.size] = costs
                 blocks.append(DiagonalTerms(edges, rows if by_label else rows[:, 0], differ))

@@ -37,8 +37,8 @@ def nearest(word: str, valid: Iterable[str]) -> str:
 def alike(word: str, valid: Iterable[str]) -> str | None:
     """Return the most similar valid word, apart from case, spaces and hyphens, or None."""
     folded = {_folded(name): name for name in valid}
-    found = difflib.get_close_matches(_folded(word), folded, n=1, cutoff=0.5)
-    return folded[found[0]] if found else None
+    matches = difflib.get_close_matches(_folded(word), folded, n=1, cutoff=0.5)
+    return folded[matches[0]] if matches else None
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:

@@ -437,8 +437,8 @@ def _verdict(graph: FactorGraph, run: Run, outcome: Outcome, energy: float) -> t
             return Status.OPTIMAL, f"within the absolute gap of {run.absolute_gap:g}"
     message = ""
     if not math.isfinite(energy):
-        found = "of finite energy was found" if run.best_labels is not None else "was offered"
-        message = f"no labelling {found}"
+        clause = "of finite energy was found" if run.best_labels is not None else "was offered"
+        message = f"no labelling {clause}"
     elif exact and not run.is_resolved(run.best_energy):
         # The resolution is at most 2^-50 of the magnitude, unless both are tiny.
         tiny = graph.resolution > graph.magnitude * 2.0**-50
@@ -547,8 +547,8 @@ def shape_fault(marginals: Any, graph: FactorGraph) -> str:
     if graph.n_labels is not None:
         expected = (graph.n_variables, graph.n_labels)
         if not isinstance(marginals, np.ndarray) or marginals.shape != expected:
-            found = marginals.shape if isinstance(marginals, np.ndarray) else _shown(marginals)
-            return f"marginals must be a {expected} array, got {found}"
+            actual = marginals.shape if isinstance(marginals, np.ndarray) else _shown(marginals)
+            return f"marginals must be a {expected} array, got {actual}"
     else:
         if not isinstance(marginals, list | tuple) or len(marginals) != sizes.size:
             return (

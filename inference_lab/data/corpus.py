@@ -68,14 +68,14 @@ class Corpus:
         """Return the counts without rare and very common terms, and without empty documents."""
         n = self.values.shape[0]
         df = self.document_frequencies()
-        kept = np.flatnonzero((df >= fewest) & (df <= largest_share * n))
-        values = self.values[:, kept]
-        some = np.flatnonzero(np.diff(values.indptr) > 0)
+        columns = np.flatnonzero((df >= fewest) & (df <= largest_share * n))
+        values = self.values[:, columns]
+        rows = np.flatnonzero(np.diff(values.indptr) > 0)
         return replace(
             self,
-            values=values[some],
-            labels=self.labels[some],
-            terms=tuple(self.terms[t] for t in kept),
+            values=values[rows],
+            labels=self.labels[rows],
+            terms=tuple(self.terms[t] for t in columns),
         )
 
     def weighted(
@@ -89,11 +89,11 @@ class Corpus:
         from sklearn.preprocessing import normalize
 
         n = self.values.shape[0]
-        kept = self.pruned(fewest, largest_share)
+        pruned = self.pruned(fewest, largest_share)
         frequency = dict(zip(self.terms, self.document_frequencies().tolist(), strict=True))
-        df = np.array([frequency[term] for term in kept.terms], dtype=np.float64)
+        df = np.array([frequency[term] for term in pruned.terms], dtype=np.float64)
         idf = np.log2(n / df) if df.size else df
-        return replace(kept, values=normalize((kept.values @ diags_array(idf)).tocsr()))
+        return replace(pruned, values=normalize((pruned.values @ diags_array(idf)).tocsr()))
 
 
 def latent_semantics(values: Any, n_components: int) -> npt.NDArray[np.float64]:

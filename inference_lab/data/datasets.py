@@ -197,18 +197,18 @@ def _load_files(name: str, entry: _Files, data_dir: _PathLike | None) -> Dataset
     wanted = {code: k for k, code in enumerate(entry.kept)}
     for file, expected in zip(entry.files, entry.rows, strict=True):
         path = find_published(f"uci/{file}", data_dir)
-        found = line = 0
+        n_rows = line = 0
         for line, text in enumerate(read_lines(path, "ascii"), start=1):
             if line <= entry.header or not text.strip():
                 continue
-            found += 1
+            n_rows += 1
             code, values = _point(text, entry, f"{path}, line {line}")
             if code in wanted:
                 features.append(values)
                 labels.append(wanted[code])
-        if found != expected:
+        if n_rows != expected:
             raise DataFormatError(
-                f"{path}: {found} rows, the last one in line {line}; {expected} rows are expected"
+                f"{path}: {n_rows} rows, the last one in line {line}; {expected} rows are expected"
             )
     return Dataset(
         name,

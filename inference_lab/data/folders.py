@@ -21,9 +21,9 @@ _PathLike: TypeAlias = "str | os.PathLike[str]"
 
 def data_folder(data_dir: _PathLike | None = None) -> Path:
     """Return the folder of real data: the given one, ``INFERENCE_LAB_DATA``, or the cache."""
-    chosen = data_dir if data_dir is not None else os.environ.get(DATA_VARIABLE)
-    if chosen:
-        return Path(chosen).expanduser()
+    folder = data_dir if data_dir is not None else os.environ.get(DATA_VARIABLE)
+    if folder:
+        return Path(folder).expanduser()
     import pooch  # imported here, because folders are mostly given
 
     return Path(pooch.os_cache("inference-lab")) / "data"
@@ -31,13 +31,13 @@ def data_folder(data_dir: _PathLike | None = None) -> Path:
 
 def find_file(name: str, data_dir: Path | None, folder: str = "image") -> Path:
     """Return the file of a name: in the working directory, the data folder, or a folder in it."""
-    given = Path(name).expanduser()
-    if given.is_file():
-        return given
-    looked_at = [given]
-    if not given.is_absolute():
+    path = Path(name).expanduser()
+    if path.is_file():
+        return path
+    looked_at = [path]
+    if not path.is_absolute():
         root = data_folder(data_dir)
-        looked_at += [root / part / given for part in dict.fromkeys(("", folder))]
+        looked_at += [root / part / path for part in dict.fromkeys(("", folder))]
     failures = []
     for place in looked_at:
         if place.is_file():
@@ -49,7 +49,7 @@ def find_file(name: str, data_dir: Path | None, folder: str = "image") -> Path:
         else:
             there = (entry.name for entry in place.parent.iterdir() if entry.is_file())
             failures.append(f"{place} does not exist{nearest(place.name, there)}")
-    if folder and not given.is_absolute():
+    if folder and not path.is_absolute():
         failures.append(
             f"a data folder can be given with --data-dir or ${DATA_VARIABLE}, and "
             "inference-lab data fetches published files"

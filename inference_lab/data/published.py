@@ -71,32 +71,32 @@ def published() -> dict[str, PublishedSet]:
 
 def choose(names: Sequence[str]) -> list[str]:
     """Return the sets of some names, of which ``all`` and groups mean every set with addresses."""
-    known = {name: [name] for name in published()}
+    sets = {name: [name] for name in published()}
     for name, one in published().items():
         for group in () if one.by_hand else ("all", one.group):
-            known.setdefault(group, []).append(name)
+            sets.setdefault(group, []).append(name)
     for name in names:
-        if name not in known:
+        if name not in sets:
             raise SpecError(
-                f"unknown data set {name!r}{nearest(name, known)}; valid names: {', '.join(known)}"
+                f"unknown data set {name!r}{nearest(name, sets)}; valid names: {', '.join(sets)}"
             )
-    return list(dict.fromkeys(each for name in names for each in known[name]))
+    return list(dict.fromkeys(member for name in names for member in sets[name]))
 
 
 def stored(place: Path) -> Path | None:
     """Return a file, plain or compressed, or None if it does not exist."""
     plain = place.with_suffix("") if place.suffix in (".gz", ".xz") else place
     names = (place, plain, *(plain.with_name(plain.name + end) for end in (".gz", ".xz")))
-    return next((found for found in names if found.is_file()), None)
+    return next((path for path in names if path.is_file()), None)
 
 
 def find_published(path: str, data_dir: _PathLike | None = None) -> Path:
     """Return a published file, plain or compressed, in the data folder or its subfolder."""
     root = data_folder(data_dir)
     top, _, below = path.partition("/")
-    found = stored(root / path) or stored(root / below)
-    if found is not None:
-        return found
+    file = stored(root / path) or stored(root / below)
+    if file is not None:
+        return file
     name, one = _holder(path)
     how = f"download it by hand from {one.source} to {root / path}"
     if not one.by_hand:
@@ -161,12 +161,12 @@ def _fetch(file: PublishedFile, root: Path, mirror: str | None) -> bool:
     import pooch
 
     target = root / file.path
-    found = stored(target)
-    if found == target and file.sha256 and (has := pooch.file_hash(str(target))) != file.sha256:
+    old_file = stored(target)
+    if old_file == target and file.sha256 and (has := pooch.file_hash(str(target))) != file.sha256:
         raise FileExistsError(
             f"{target} has the SHA-256 {has}, not {file.sha256}: remove it to fetch it again"
         )
-    if found is not None:
+    if old_file is not None:
         return False
     if not file.url:
         raise FetchError(f"download it by hand from {source_of(file.path)} to {target}")

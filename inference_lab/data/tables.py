@@ -45,11 +45,11 @@ def read_table(
     except ValueError as problem:
         raise DataFormatError(f"cannot read {path}: {problem}") from None
     frame.columns = frame.columns.astype(str)
-    named = [each for each in (name, *drop) if each is not None]
-    for each in named:
-        if each not in frame:
-            hint = nearest(each, list(frame.columns))
-            raise DataFormatError(f"{path} has no column {each!r}{hint}")
+    named = [column for column in (name, *drop) if column is not None]
+    for column in named:
+        if column not in frame:
+            hint = nearest(column, list(frame.columns))
+            raise DataFormatError(f"{path} has no column {column!r}{hint}")
     if name is not None:
         names = frame[name]
         if names.isna().any():
@@ -61,7 +61,7 @@ def read_table(
                 f"{path}: column {name!r} names {twice!r} twice; each row needs a name of its own"
             )
         frame = frame.set_index(name)
-    frame = frame.drop(columns=[each for each in drop if each != name])
+    frame = frame.drop(columns=[column for column in drop if column != name])
     if frame.empty:
         raise DataFormatError(f"{path} holds no points: it has shape {frame.shape} without names")
     return frame

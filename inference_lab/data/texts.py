@@ -131,7 +131,7 @@ def read_yahoo(counts: _PathLike, classes: _PathLike) -> Corpus:
     if len(shape) != 2:
         raise DataFormatError(f"{counts}, line 1: two numbers are expected")
     n, d = shape
-    rows, columns, found = [], [], []
+    rows, columns, entries = [], [], []
     document = 0
     for at, numbers in lines:
         if len(numbers) != 1 + 2 * numbers[0]:
@@ -141,11 +141,11 @@ def read_yahoo(counts: _PathLike, classes: _PathLike) -> Corpus:
             )
         rows += [document] * numbers[0]
         columns += numbers[1::2]
-        found += numbers[2::2]
+        entries += numbers[2::2]
         document += 1
     if document != n:
         raise DataFormatError(f"{counts}: {document} documents; {n} are announced")
-    values = _matrix(np.array(rows), np.array(columns), np.array(found), (n, d), counts)
+    values = _matrix(np.array(rows), np.array(columns), np.array(entries), (n, d), counts)
     member = np.array([numbers for _, numbers in _integers(classes)])
     if member.ndim != 2 or member.shape[1] != n or not (member.sum(axis=0) == 1).all():
         raise DataFormatError(
@@ -208,11 +208,11 @@ def _classic3_subset(data_dir: Path | None) -> Corpus:
     """Draw 100 CRANFIELD, 100 MEDLINE and 200 CISI abstracts, always the same."""
     corpus = _classic3(data_dir)
     rng = np.random.default_rng(0)
-    chosen = [
+    documents = [
         rng.permutation(np.flatnonzero(corpus.labels == corpus.class_names.index(name)))[:size]
         for name, size in (("cranfield", 100), ("medline", 100), ("cisi", 200))
     ]
-    return replace(corpus.rows(np.sort(np.concatenate(chosen))), name="classic3-subset")
+    return replace(corpus.rows(np.sort(np.concatenate(documents))), name="classic3-subset")
 
 
 def _yahoo(data_dir: Path | None) -> Corpus:

@@ -188,9 +188,9 @@ class FactorGraph:
             check_costs(parts.unary, "the sum of unary and factors, flat,")
         if parts.pairs is not None:
             blocks.append(parts.pairs)
-        given = concatenate(blocks)
-        block = merge_parallel(given, unaries.cardinalities)
-        if block is not given:
+        all_terms = concatenate(blocks)
+        block = merge_parallel(all_terms, unaries.cardinalities)
+        if block is not all_terms:
             check_merged(block, unaries.cardinalities)
         higher = parts.higher
         return cls(
@@ -428,13 +428,13 @@ class FactorGraph:
         others: Any = np.flatnonzero(~potts) if potts.any() else slice(None)
         table, weights = self.edge_kinds[others] == TABLE, self.edge_weights[others]
         starts, longest, which = self.stretches(others)
-        least, most = _extremes(self.pairwise_values, starts, starts + longest)
-        least, most = least[which], most[which]
+        minima, maxima = _extremes(self.pairwise_values, starts, starts + longest)
+        minima, maxima = minima[which], maxima[which]
         # A negative weight swaps minimum and maximum; tables with infinite entries have none.
         factor = np.where(table, weights, 1.0)
-        one, other = factor * least, factor * most
-        low[others] = np.where(table, np.minimum(one, other), np.minimum(least, weights))
-        dearest = np.maximum(most, _finite_or_less(weights))
+        one, other = factor * minima, factor * maxima
+        low[others] = np.where(table, np.minimum(one, other), np.minimum(minima, weights))
+        dearest = np.maximum(maxima, _finite_or_less(weights))
         high[others] = np.where(table, np.maximum(one, other), dearest)
         return low, high
 
@@ -539,8 +539,8 @@ class FactorGraph:
 
     def _unary_extremes(self, variables: slice) -> tuple[FloatArray, FloatArray]:
         """Return the least and the largest finite cost of successive variables."""
-        most = _finite_or_less(self._unaries_of(variables))
-        return self.least_of(variables), self._by_variable(np.maximum, most, variables)
+        costs = _finite_or_less(self._unaries_of(variables))
+        return self.least_of(variables), self._by_variable(np.maximum, costs, variables)
 
     def _extremes_by_range(self) -> Callable[[slice], FloatArray]:
         """Return a function of a range of the terms, with the order and rows of `term_extremes`."""
@@ -600,9 +600,9 @@ class FactorGraph:
         """The extent of all terms and the constant."""
         extremes, count = self._extremes_by_range(), self._n_terms
         if self.has_infinite:
-            known = extremes(slice(0, count))
-            known = known[:, np.isfinite(known[0])]
-            extremes, count = lambda terms: known[:, terms], known.shape[1]
+            finite = extremes(slice(0, count))
+            finite = finite[:, np.isfinite(finite[0])]
+            extremes, count = lambda terms: finite[:, terms], finite.shape[1]
 
         def sizes(terms: slice) -> FloatArray:
             low, high = extremes(terms)
@@ -1222,14 +1222,14 @@ class FactorGraph:
         starts = ends - lengths[first]
         source = np.arange(ends[-1])
         source += np.repeat(self.edge_offsets[dear[first]] - starts, lengths[first])
-        own = self.pairwise_values[source] * np.repeat(factor[first], lengths[first])
+        tables = self.pairwise_values[source] * np.repeat(factor[first], lengths[first])
         offsets, weights = self.edge_offsets.copy(), self.edge_weights.copy()
         offsets[dear] = self.pairwise_values.size + starts[which.ravel()]
         weights[dear] = np.where(table, 1.0, _lowered(weights[dear], cap))
         return {
             "edge_weights": freeze(weights),
             "edge_offsets": freeze(offsets),
-            "pairwise_values": freeze(np.append(self.pairwise_values, _lowered(own, cap))),
+            "pairwise_values": freeze(np.append(self.pairwise_values, _lowered(tables, cap))),
         }
 
     def _with_costs(self, **changes: Any) -> FactorGraph:
@@ -1263,8 +1263,8 @@ def least_labels(graph: FactorGraph, costs: FloatArray) -> IntArray:
 def first_least(costs: FloatArray, ptr: IntArray) -> IntArray:
     """Return the index of the least entry in each non-empty row of ragged costs, shape (rows,)."""
     start = ptr[:-1]
-    least = np.minimum.reduceat(costs, start) if costs.size else costs
-    cheapest = np.flatnonzero(costs == np.repeat(least, np.diff(ptr)))
+    minima = np.minimum.reduceat(costs, start) if costs.size else costs
+    cheapest = np.flatnonzero(costs == np.repeat(minima, np.diff(ptr)))
     return cheapest[np.searchsorted(cheapest, start)] - start
 
 

@@ -17,9 +17,9 @@ def grid_edges(height: int, width: int, *, diagonals: bool = False, wrap: bool =
             ends.append((site, np.roll(site, (-down, -right), axis=(0, 1))))
         else:
             # Views of the sites with a neighbour in this direction, and of the neighbours.
-            left = max(-right, 0)
-            first = site[: height - down, left : width - max(right, 0)]
-            second = site[down:, left + right : width - left]
+            offset = max(-right, 0)
+            first = site[: height - down, offset : width - max(right, 0)]
+            second = site[down:, offset + right : width - offset]
             ends.append((first, second))
     starts = starts_of([first.size for first, _ in ends])
     edges = np.empty((starts[-1], 2), dtype=np.int64)

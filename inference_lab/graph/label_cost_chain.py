@@ -30,16 +30,16 @@ def chain(graph: FactorGraph) -> FactorGraph:
         for place, i in enumerate(users):
             k = int(graph.cardinalities[i])
             uses = np.isin(np.arange(k), labels)
-            own = n + len(unary)
+            indicator = n + len(unary)
             unary.append(np.array([0.0, cost if place == len(users) - 1 else 0.0]))
             if place == 0:
-                edges.append((i, own))
+                edges.append((i, indicator))
                 tables.append(np.where(uses[:, None] == np.array([False, True]), 0.0, np.inf))
             else:
                 before = np.array([False, True])[:, None, None]
                 now = np.array([False, True])
                 table = np.where((before | uses[:, None]) == now, 0.0, np.inf)
-                factors.append(((own - 1, i, own), table))
+                factors.append(((indicator - 1, i, indicator), table))
     terms = [OwnTables(np.array(edges), tables)] if edges else []
     return _extended(graph, unary, terms, factors)
 
@@ -52,10 +52,10 @@ def _extended(
 ) -> FactorGraph:
     """Return the graph without label costs, with further variables, terms and factors."""
     sizes = np.append(graph.cardinalities, np.array([row.size for row in unary], dtype=np.int64))
-    own = (graph.higher_order(f) for f in range(graph.n_factors))
+    higher = (graph.higher_order(f) for f in range(graph.n_factors))
     return FactorGraph.from_terms(
         Unaries(sizes, starts_of(sizes), np.concatenate([graph.unary_values, *unary])),
         [graph.edge_block, *terms],
-        [*own, *factors],
+        [*higher, *factors],
         graph.constant,
     )

@@ -91,20 +91,20 @@ def label_costs(
             f"label costs must be a number or have shape ({n_labels},), one a label, got shape "
             f"{single.shape}"
         )
-    given: list[tuple[tuple[int, ...], float]]
-    given = [((a,), cost) for a, cost in enumerate(np.broadcast_to(single, n_labels).tolist())]
+    label_sets: list[tuple[tuple[int, ...], float]]
+    label_sets = [((a,), cost) for a, cost in enumerate(np.broadcast_to(single, n_labels).tolist())]
     for s, (raw, cost) in enumerate(sets):
         members = _members(raw, n_labels, f"the labels of sets[{s}]")
         value = _nonnegative(as_costs(cost, f"the cost of sets[{s}]"), f"the cost of sets[{s}]")
         if value.ndim:
             raise ValueError(f"the cost of sets[{s}] must be a number, got shape {value.shape}")
-        given.append((members, float(value)))
+        label_sets.append((members, float(value)))
     merged: dict[tuple[int, ...], float] = {}
-    for members, cost in given:
+    for members, cost in label_sets:
         merged[members] = merged.get(members, 0.0) + cost
     check_costs(np.array(list(merged.values())), "the sum of label costs of one set, in turn,")
-    found = sorted((members, cost) for members, cost in merged.items() if cost > 0.0)
-    return _pack(found, n_labels) if found else NO_LABEL_COSTS
+    positive = sorted((members, cost) for members, cost in merged.items() if cost > 0.0)
+    return _pack(positive, n_labels) if positive else NO_LABEL_COSTS
 
 
 def _nonnegative(costs: FloatArray, name: str) -> FloatArray:

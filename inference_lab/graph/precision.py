@@ -70,8 +70,8 @@ def energy_step(graph: FactorGraph) -> float:
 def _costs(graph: FactorGraph, part: slice) -> tuple[FloatArray, FloatArray]:
     """Return finite costs, a part of each kind, and the sizes their errors are relative to."""
     variables = slice(*part.indices(graph.n_variables)[:2])
-    least = np.repeat(_finite(graph.least_of(variables)), graph.cardinalities[variables])
-    unary = graph.unary_values[graph.unary_ptr[variables.start] :][: least.size]
+    minima = np.repeat(_finite(graph.least_of(variables)), graph.cardinalities[variables])
+    unary = graph.unary_values[graph.unary_ptr[variables.start] :][: minima.size]
     differ = graph.edge_weights[part][graph.edge_kinds[part] != TABLE]
     others = (
         graph.table_values[part],
@@ -79,8 +79,8 @@ def _costs(graph: FactorGraph, part: slice) -> tuple[FloatArray, FloatArray]:
         graph.pairwise_values[part],
         graph.label_costs.costs[part],
     )
-    costs = np.concatenate([unary - least, *others])
-    sizes = np.concatenate([np.abs(unary) + np.abs(least), *map(np.abs, others)])
+    costs = np.concatenate([unary - minima, *others])
+    sizes = np.concatenate([np.abs(unary) + np.abs(minima), *map(np.abs, others)])
     finite = np.isfinite(costs)
     return costs[finite], sizes[finite]
 

@@ -37,17 +37,17 @@ _Rng = np.random.Generator
 def _size(rng: _Rng, fewest_labels: int = 2, most_labels: int = 4) -> tuple[int, int]:
     """Draw ``(n, k)`` with ``k^n <= MAX_STATES``."""
     k = int(rng.integers(fewest_labels, most_labels + 1))
-    most = int(math.log(MAX_STATES) / math.log(k))
-    return int(rng.integers(min(3, most), most + 1)), k
+    limit = int(math.log(MAX_STATES) / math.log(k))
+    return int(rng.integers(min(3, limit), limit + 1)), k
 
 
 def _edges(rng: _Rng, n: int) -> IntArray:
     """Draw a random set of pairs, at least one, in random order and either direction."""
     pairs = np.array(list(itertools.combinations(range(n), 2)), dtype=np.int64)
-    kept = rng.permutation(pairs)[: int(rng.integers(1, len(pairs) + 1))]
-    flip = rng.random(len(kept)) < 0.5
-    kept[flip] = kept[flip, ::-1]
-    return kept
+    sample = rng.permutation(pairs)[: int(rng.integers(1, len(pairs) + 1))]
+    flip = rng.random(len(sample)) < 0.5
+    sample[flip] = sample[flip, ::-1]
+    return sample
 
 
 def _tree(rng: _Rng, n: int) -> IntArray:
@@ -105,8 +105,8 @@ def _diagonal(rng: _Rng) -> FactorGraph:
     n, k = _size(rng)
     edges = _edges(rng, n)
     m = len(edges)
-    own = rng.random() < 0.7
-    same = rng.normal(scale=2.0, size=(m if own else 1, k))
+    per_edge = rng.random() < 0.7
+    same = rng.normal(scale=2.0, size=(m if per_edge else 1, k))
     return FactorGraph.from_terms(
         rng.normal(size=(n, k)), [DiagonalTerms(edges, same, rng.normal(size=m))]
     )
@@ -294,8 +294,8 @@ def _inheritance(rng: _Rng) -> FactorGraph:
         if rng.random() < 0.5:
             follows = rng.integers(0, child, size=others)
         else:
-            *copied, chosen = np.indices(others)
-            follows = np.choose(chosen % len(copied), copied) % child
+            *copied, selector = np.indices(others)
+            follows = np.choose(selector % len(copied), copied) % child
         follows[tuple(planted[scope[1:]])] = planted[scope[0]]
         table = np.full((child, *others), np.inf)
         costs = rng.exponential(size=follows.shape)
@@ -388,26 +388,26 @@ def _infeasible(rng: _Rng) -> FactorGraph:
     edges = _edges(rng, n)
     soft = DiagonalTerms(edges, 0.0, rng.normal(size=len(edges)))
     sort = int(rng.integers(0, 5))
-    chosen = rng.permutation(n)
+    order = rng.permutation(n)
     if sort == 0:  # a variable without a label
-        unary[chosen[0]] = np.inf
+        unary[order[0]] = np.inf
         return FactorGraph.from_terms(unary, [soft])
     if sort == 1:  # equal along a chain, different at its ends
-        chain = np.stack([chosen[:-1], chosen[1:]], axis=1)
-        ends = chosen[[0, -1]][None]
+        chain = np.stack([order[:-1], order[1:]], axis=1)
+        ends = order[[0, -1]][None]
         return FactorGraph.from_terms(
             unary, [DiagonalTerms(chain, 0.0, np.inf), DiagonalTerms(ends, np.inf, 0.0)]
         )
     if sort == 2:  # k + 1 variables, all different
-        clique = np.array(list(itertools.combinations(chosen[: k + 1].tolist(), 2)))
+        clique = np.array(list(itertools.combinations(order[: k + 1].tolist(), 2)))
         return FactorGraph.from_terms(unary, [DiagonalTerms(clique, np.inf, 0.0)])
     if sort == 3:  # tables that push a label up along a chain, and one that requires it to fall
         a = np.arange(k)
         rising = np.where(a[:, None] < a[None], 0.0, np.inf)
-        path = np.stack([chosen[:k], chosen[1 : k + 1]], axis=1)
+        path = np.stack([order[:k], order[1 : k + 1]], axis=1)
         return FactorGraph.from_terms(unary, [OwnTables(path, np.repeat(rising[None], k, axis=0))])
     # two parities that exclude each other
-    scope = tuple(chosen[:3].tolist())
+    scope = tuple(order[:3].tolist())
     even = np.where(np.indices((k, k, k)).sum(axis=0) % 2 == 0, 0.0, np.inf)
     odd = np.where(np.isinf(even), 0.0, np.inf)
     return FactorGraph.from_terms(unary, [soft], [(scope, even), (scope, odd)])
@@ -538,8 +538,8 @@ def _tiny_costs(rng: _Rng) -> FactorGraph:
 def _huge_costs(rng: _Rng) -> FactorGraph:
     """Draw costs of 10^13 up to the largest allowed, beside infinite ones, too."""
     graph = _drawn(rng)
-    most = math.floor(math.log2(COST_LIMIT)) - math.frexp(graph.magnitude)[1]
-    return scaled(graph, int(rng.choice([45, 200, most])))
+    exponent = math.floor(math.log2(COST_LIMIT)) - math.frexp(graph.magnitude)[1]
+    return scaled(graph, int(rng.choice([45, 200, exponent])))
 
 
 def _mixed_scales(rng: _Rng) -> FactorGraph:

@@ -348,9 +348,9 @@ def pack_tables(
             (DIAGONAL, diagonal),
             (TABLE, tables.reshape(len(tables), -1)),
         ):
-            chosen = kind == this
-            part = np.ascontiguousarray(rows if chosen.all() else rows[chosen])
-            offsets[members[chosen]] = size + np.arange(len(part)) * part.shape[1]
+            mask = kind == this
+            part = np.ascontiguousarray(rows if mask.all() else rows[mask])
+            offsets[members[mask]] = size + np.arange(len(part)) * part.shape[1]
             parts.append(part.ravel())
             size += part.size
     return EdgeBlock(
@@ -520,9 +520,9 @@ def merge_parallel(block: EdgeBlock, cardinalities: IntArray) -> EdgeBlock:
         # In blocks, so that the dense tables of many duplicates need little memory.
         count = 1 + int(sizes[fitting].sum()) * ki * kj // _TABLE_BLOCK
         for pairs in np.array_split(fitting, min(count, fitting.size)):
-            chosen = np.zeros(sizes.size, dtype=bool)
-            chosen[pairs] = True
-            members = order[np.repeat(chosen, sizes)]
+            mask = np.zeros(sizes.size, dtype=bool)
+            mask[pairs] = True
+            members = order[np.repeat(mask, sizes)]
             sender = np.repeat(block.edges[first[pairs], 0], sizes[pairs])
             tables = dense_stack(block, members, ki, kj, block.edges[members, 0] != sender)
             ends = np.cumsum(sizes[pairs])
@@ -534,14 +534,14 @@ def merge_parallel(block: EdgeBlock, cardinalities: IntArray) -> EdgeBlock:
             extra.append(merged.values)
             size += merged.values.size
     # The sum stands where the user first named the pair.
-    kept = np.ones(m, dtype=bool)
-    kept[order] = False
-    kept[first] = True
+    is_first = np.ones(m, dtype=bool)
+    is_first[order] = False
+    is_first[first] = True
     return EdgeBlock(
-        block.edges[kept],
-        kinds[kept],
-        weights[kept],
-        offsets[kept],
+        block.edges[is_first],
+        kinds[is_first],
+        weights[is_first],
+        offsets[is_first],
         np.concatenate([block.values, *extra]),
     )
 

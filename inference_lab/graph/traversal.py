@@ -17,15 +17,15 @@ def reach(
     stamp: int,
     queue: IntArray,
     tail: int,
-    most: int,
+    limit: int,
 ) -> int:
     """Append unseen variables that share a term with ``i`` to a queue of length `tail`.
 
-    Seen variables have ``seen[j] == stamp``. Returns the new length, at most `most`.
+    Seen variables have ``seen[j] == stamp``. Returns the new length, at most `limit`.
     """
     for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
         j = g.adj_var[p]
-        if seen[j] != stamp and tail < most:
+        if seen[j] != stamp and tail < limit:
             seen[j] = stamp
             queue[tail] = j
             tail += 1
@@ -33,7 +33,7 @@ def reach(
         f = g.slot_factor[g.inc_slot[p]]
         for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
             j = g.scopes[s]
-            if seen[j] != stamp and tail < most:
+            if seen[j] != stamp and tail < limit:
                 seen[j] = stamp
                 queue[tail] = j
                 tail += 1

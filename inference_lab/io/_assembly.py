@@ -58,13 +58,13 @@ class Scopes:
         # Such variables are declared in a few bytes, but take memory for each label.
         free = np.ones(cardinalities.size, dtype=bool)
         free[self.variables] = False
-        most = _limits.MAX_FREE_LABELS
-        if int(cardinalities[free].sum()) > most:
+        limit = _limits.MAX_FREE_LABELS
+        if int(cardinalities[free].sum()) > limit:
             i = int(np.argmax(np.where(free, cardinalities, 0)))
             raise fail(
                 i,
                 f"variable {i} has {cardinalities[i]} labels and no factor; variables of no "
-                f"factor may have {most:,} labels in all",
+                f"factor may have {limit:,} labels in all",
             )
 
 
@@ -127,12 +127,12 @@ def assemble(path: str, fail: Fail, tables: Tables) -> FactorGraph:
     # they do not change the table.
     owners = np.repeat(np.arange(scopes.arities.size), scopes.arities)
     many = scopes.arities[owners] > _MAX_AXES
-    kept = ~many | (cardinalities[scopes.variables] > 1)
-    arities = np.bincount(owners[kept], minlength=scopes.arities.size)
+    mask = ~many | (cardinalities[scopes.variables] > 1)
+    arities = np.bincount(owners[mask], minlength=scopes.arities.size)
     values = energies[ranges(starts, sizes)]
     pointers = starts_of(cardinalities)
     unaries = Unaries(cardinalities, pointers, np.zeros(int(pointers[-1])))
-    factors = Factors.of(arities, scopes.variables[kept], sizes, values)
+    factors = Factors.of(arities, scopes.variables[mask], sizes, values)
     graph = graph_of(path, unaries, factors=factors)
     return forbidding(path, graph) if impossible else graph
 

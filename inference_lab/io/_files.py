@@ -32,18 +32,18 @@ def read_bytes(path: Path) -> bytes:
     """Return the content of a file, decompressed by its suffix."""
     chunks: list[bytes] = []
     total = 0
-    most = _limits.MAX_BYTES
+    limit = _limits.MAX_BYTES
     if path.suffix.lower() in COMPRESSIONS:
         size = path.stat().st_size
-        most = min(most, max(_limits.MAX_UNPACKED, _limits.MAX_RATIO * size))
+        limit = min(limit, max(_limits.MAX_UNPACKED, _limits.MAX_RATIO * size))
     try:
         with _OPEN.get(path.suffix.lower(), open)(path, "rb") as stream:
             while chunk := stream.read(_CHUNK):
                 total += len(chunk)
-                if total > most:
+                if total > limit:
                     raise FormatError(
-                        f"{path}: more than {most:,} bytes of content, the most that is read"
-                        + (f" of a file of {size:,} bytes" if most < _limits.MAX_BYTES else "")
+                        f"{path}: more than {limit:,} bytes of content, the most that is read"
+                        + (f" of a file of {size:,} bytes" if limit < _limits.MAX_BYTES else "")
                     )
                 chunks.append(chunk)
     except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as problem:

@@ -58,10 +58,10 @@ def energies_of(
 
 
 def check_possible(
-    tokens: Tokens, scopes: Scopes, least: FloatArray, places: IntArray, hint: str = ""
+    tokens: Tokens, scopes: Scopes, minima: FloatArray, places: IntArray, hint: str = ""
 ) -> None:
     """Refuse tables of zeros only, given the minimal energy and the place of each table."""
-    empty = np.flatnonzero(np.isposinf(least))
+    empty = np.flatnonzero(np.isposinf(minima))
     if empty.size:
         f = int(empty[0])
         what = "has no table but zeros" if scopes.arities[f] else "is a constant of zero"

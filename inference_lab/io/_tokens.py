@@ -41,15 +41,15 @@ def whole(
 def first_word(data: bytes, path: str, *allowed: str) -> re.Match[bytes]:
     """Match the first word of a file; raise if it is not an allowed one, in any case."""
     expected = " or ".join(allowed)
-    found = WORD.search(data)
-    if found is None:
+    match = WORD.search(data)
+    if match is None:
         raise FormatError(f"{path}: the file is empty; expected {expected}")
-    word = found.group().decode("ascii", "backslashreplace")
+    word = match.group().decode("ascii", "backslashreplace")
     if word.upper() not in allowed:
-        line = data.count(b"\n", 0, found.start()) + 1
+        line = data.count(b"\n", 0, match.start()) + 1
         got = repr(shortened(word, 40))
         raise FormatError(f"{path}, line {line}, token 1: expected {expected}, got {got}")
-    return found
+    return match
 
 
 class Tokens:
@@ -161,8 +161,8 @@ class Tokens:
         """Return the variables of a scope from ``values[at]`` on; raise if one occurs twice."""
         allowed = f"0 to {n - 1}" if n else "but there are none"
         expected = f"{shown}: expected a variable of its scope, {allowed}"
-        found = self.integers(at + np.arange(arity), 0, n, expected)
-        scope: list[int] = found.astype(np.int64).tolist()
+        numbers = self.integers(at + np.arange(arity), 0, n, expected)
+        scope: list[int] = numbers.astype(np.int64).tolist()
         seen: set[int] = set()
         for s, v in enumerate(scope):
             if v in seen:

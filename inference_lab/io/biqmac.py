@@ -81,8 +81,8 @@ def parse_qubo(data: bytes, path: str) -> FactorGraph:
 def parse_clique_partitioning(data: bytes, path: str) -> FactorGraph:
     """Parse a clique partitioning problem; the energy is minus the weight within clusters."""
     tokens = Tokens(plain_text(data, path), path)
-    most = (1 + math.isqrt(1 + 8 * max(0, int(tokens.values.size) - 1))) // 2
-    n = tokens.integer(0, "the number of vertices", low=1, high=most)
+    limit = (1 + math.isqrt(1 + 8 * max(0, int(tokens.values.size) - 1))) // 2
+    n = tokens.integer(0, "the number of vertices", low=1, high=limit)
     tokens.check_end(1 + n * (n - 1) // 2, f"the weights of all pairs of {n} vertices")
     edges = np.stack(np.triu_indices(n, 1), axis=1)
     weights = tokens.costs(
@@ -96,9 +96,9 @@ def _vertices(tokens: Tokens) -> int:
     n = tokens.integer(0, "the number of vertices")
     # The number of vertices is limited, because vertices without entries take memory, too.
     end = int(tokens.values.size)
-    most = _limits.MAX_FREE_LABELS + end
-    if n > most:
-        raise tokens.error(0, f"{n} vertices; at most {most} are read of a file of {end} numbers")
+    limit = _limits.MAX_FREE_LABELS + end
+    if n > limit:
+        raise tokens.error(0, f"{n} vertices; at most {limit} are read of a file of {end} numbers")
     return n
 
 

@@ -178,14 +178,14 @@ class _Reader:
         if sign > 0:
             self.top = bound
         names, domains = self._variables(variables)
-        held = self._functions(functions, names, domains)
+        cost_functions = self._functions(functions, names, domains)
 
         def fail(f: int, why: str) -> FormatError:
-            return self.error(held[f].node, f"{held[f].shown}: {why}")
+            return self.error(cost_functions[f].node, f"{cost_functions[f].shown}: {why}")
 
-        sizes = np.array([function.table.size for function in held], dtype=np.int64)
+        sizes = np.array([function.table.size for function in cost_functions], dtype=np.int64)
         starts = np.cumsum(sizes) - sizes
-        energies = np.concatenate([np.empty(0), *(function.table for function in held)])
+        energies = np.concatenate([np.empty(0), *(function.table for function in cost_functions)])
         # An infinite cost forbids whether the sum is minimised or maximised.
         energies[np.isfinite(energies)] *= sign
         # An entry must stay below the bound while all other functions are at their minimum, or at
@@ -196,7 +196,7 @@ class _Reader:
         energies[energies >= np.repeat(limits, sizes)] = math.inf
 
         cardinalities = np.array([domain.size for domain in domains], dtype=np.int64)
-        scopes = Scopes.of_lists([function.scope for function in held])
+        scopes = Scopes.of_lists([function.scope for function in cost_functions])
         scopes.check_free(cardinalities, lambda i, why: FormatError(f"{self.path}: {why}"))
         return assemble(self.path, fail, Tables(cardinalities, scopes, sizes, starts, energies))
 
@@ -359,11 +359,11 @@ class _Reader:
             raise self.error(named, f"expected the scope of {shown}, got {named.shown}")
         # A dict, because it keeps the order and its look-ups are fast.
         variables: dict[int, None] = {}
-        for each in named.items:
+        for item in named.items:
             what = f"a variable of the scope of {shown}"
-            variable = self.index(each, names, len(domains), what)
+            variable = self.index(item, names, len(domains), what)
             if variable in variables:
-                raise self.error(each, f"{shown} names variable {each.shown} twice in its scope")
+                raise self.error(item, f"{shown} names variable {item.shown} twice in its scope")
             variables[variable] = None
         scope, shape = [*variables], [domains[v].size for v in variables]
         over = f"{shown} over {shown_scope(tuple(variables))}"
@@ -396,7 +396,7 @@ class _Reader:
         if len(costs.items) != size:
             sizes = shortened(" x ".join(map(str, shape)) or "1", 40)
             raise self.error(node, f"{over} needs {sizes} costs, got {len(costs.items)}")
-        table = np.array([self.cost(each, what) for each in costs.items])
+        table = np.array([self.cost(item, what) for item in costs.items])
         return [_Function(node, over, scope, table)]
 
     def _sparse(

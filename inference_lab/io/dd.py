@@ -96,7 +96,7 @@ class _LineTokens(Tokens):
 
 def _numbers(data: bytes, path: str) -> tuple[Tokens, dict[bytes, IntArray]]:
     """Return the numbers of a file, and their places by kind of line, one row a line."""
-    kept, kinds = [], []
+    lines, kinds = [], []
     for number, line in enumerate(plain_text(data, path).split(b"\n"), 1):
         kind, *fields = line.split() or [b""]
         if kind in _FIELDS:
@@ -106,15 +106,15 @@ def _numbers(data: bytes, path: str) -> tuple[Tokens, dict[bytes, IntArray]]:
                     f"got {len(fields)}"
                 )
             kinds.append(kind)
-            kept.append(line.replace(kind, b" ", 1))
+            lines.append(line.replace(kind, b" ", 1))
         elif kind and kind not in _IGNORED:
             shown = kind[:40].decode("ascii", "backslashreplace")
             raise FormatError(
                 f"{path}, line {number}: expected a line of kind p, a, e or c, got {shown!r}"
             )
         else:
-            kept.append(b" " * len(line))
-    tokens = _LineTokens(b"\n".join(kept), path)
+            lines.append(b" " * len(line))
+    tokens = _LineTokens(b"\n".join(lines), path)
     sizes = np.array([_FIELDS[kind] for kind in kinds], dtype=np.int64)
     starts, of = np.cumsum(sizes) - sizes, np.array(kinds, dtype="S1")
     return tokens, {kind: starts[of == kind, None] + np.arange(n) for kind, n in _FIELDS.items()}
@@ -122,8 +122,8 @@ def _numbers(data: bytes, path: str) -> tuple[Tokens, dict[bytes, IntArray]]:
 
 def _integers(tokens: Tokens, places: IntArray, limit: int, what: str) -> IntArray:
     allowed = f"0 to {limit - 1}" if limit else "but there is none"
-    found = tokens.integers(places, 0, limit, f"expected {what}, {allowed}")
-    return found.astype(np.int64)
+    numbers = tokens.integers(places, 0, limit, f"expected {what}, {allowed}")
+    return numbers.astype(np.int64)
 
 
 def _head(tokens: Tokens, places: dict[bytes, IntArray]) -> list[int]:

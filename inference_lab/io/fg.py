@@ -46,20 +46,20 @@ def parse(data: bytes, path: str) -> FactorGraph:
     sizes: list[int] = []
     heads: list[int] = []
     indices, places = [], []
-    at, total, most = 1, 0, _limits.MAX_ENTRIES + end
+    at, total, limit = 1, 0, _limits.MAX_ENTRIES + end
     # Variable numbers are limited, because each unnamed variable has a label and takes memory.
     high = _limits.MAX_FREE_LABELS + end
     for f in range(n_factors):
         what = f"the number of variables of factor {f}"
         arity = tokens.integer(at, what, high=max(0, end - at - 2) // 2)
         scope = tokens.scope(at + 1, arity, high, f"factor {f}")
-        given = tokens.integers(
+        label_counts = tokens.integers(
             at + 1 + arity + np.arange(arity),
             1,
             2**31,
             f"factor {f}: expected the numbers of labels of its variables, integers >= 1",
         ).astype(np.int64)
-        for s, (v, k) in enumerate(zip(scope, given.tolist(), strict=True)):
+        for s, (v, k) in enumerate(zip(scope, label_counts.tolist(), strict=True)):
             if labels.setdefault(v, k) != k:
                 message = f"factor {f} gives variable {v} {k} labels, another factor {labels[v]}"
                 raise tokens.error(at + 1 + arity + s, message)
@@ -67,12 +67,12 @@ def parse(data: bytes, path: str) -> FactorGraph:
         what = f"the number of entries of factor {f}"
         count = tokens.integer(at, what, high=max(0, end - at - 1) // 2)
         shown = f"factor {f} over {shown_scope(tuple(scope))}"
-        size = math.prod(given.tolist())
+        size = math.prod(label_counts.tolist())
         if count > size:
             raise tokens.error(at, f"{shown} has {size} entries, but {count} are listed")
         total += size
-        if total > most:
-            raise tokens.error(at, f"{shown}: too many entries in all; at most {most} are read")
+        if total > limit:
+            raise tokens.error(at, f"{shown}: too many entries in all; at most {limit} are read")
         listed = at + 1 + 2 * np.arange(count)
         expected = f"{shown}: expected the index of an entry, 0 to {size - 1}"
         index = tokens.integers(listed, 0, size, expected)
@@ -101,8 +101,8 @@ def parse(data: bytes, path: str) -> FactorGraph:
     energies[np.concatenate([none, *indices])] = values
     lengths = np.array(sizes, dtype=np.int64)
     starts = np.cumsum(lengths) - lengths
-    least = np.minimum.reduceat(energies, starts) if sizes else energies
-    check_possible(tokens, layout, least, np.array(heads, dtype=np.int64))
+    minima = np.minimum.reduceat(energies, starts) if sizes else energies
+    check_possible(tokens, layout, minima, np.array(heads, dtype=np.int64))
     cardinalities = np.ones(max(labels, default=-1) + 1, dtype=np.int64)
     cardinalities[list(labels)] = list(labels.values())
     return assemble(

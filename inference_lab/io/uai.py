@@ -181,8 +181,8 @@ def _energies(tokens: Tokens, scopes: Scopes, entry_starts: IntArray) -> FloatAr
     # A table is followed by the count of the next one. It is masked, because its value would hide
     # a table of zeros in the minimum.
     energies[entry_starts[1:] - 1] = math.inf
-    least = np.minimum.reduceat(energies, entry_starts)
-    check_possible(tokens, scopes, least, entry_starts, _PERHAPS_COSTS)
+    minima = np.minimum.reduceat(energies, entry_starts)
+    check_possible(tokens, scopes, minima, entry_starts, _PERHAPS_COSTS)
     return energies
 
 
@@ -233,8 +233,8 @@ def serialise(graph: FactorGraph) -> list[str]:
                 f"up to {_MAX_COST:g}"
             )
         # Shifted, because tools that compute in doubles would underflow to zeros or overflow.
-        least = float(finite.min())
-        shift = least if abs(least) > _PLAIN else 0.0
+        minimum = float(finite.min())
+        shift = minimum if abs(minimum) > _PLAIN else 0.0
         shifts.append(shift)
         scopes.append(f"{len(scope)} {' '.join(map(str, scope))}\n")
         numerals = map(_numeral, (table - shift).ravel().tolist())

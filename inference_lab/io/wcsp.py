@@ -65,7 +65,7 @@ def parse(data: bytes, path: str) -> FactorGraph:
     scopes: list[list[int]] = []
     tables: list[FloatArray] = []
     heads: list[int] = []
-    at, room, most = 4 + n, _limits.MAX_ENTRIES + end, _limits.MAX_ENTRIES + end
+    at, room, limit = 4 + n, _limits.MAX_ENTRIES + end, _limits.MAX_ENTRIES + end
     for f in range(n_functions):
         what = f"the number of variables of function {f}"
         arity = tokens.integer(at, what, high=max(0, end - at - 3))
@@ -92,7 +92,7 @@ def parse(data: bytes, path: str) -> FactorGraph:
         shown = f"function {f} over {shown_scope(tuple(scope))}"
         room -= math.prod(shape)
         if room < 0:
-            raise tokens.error(head, f"{shown}: too many entries in all; at most {most} are read")
+            raise tokens.error(head, f"{shown}: too many entries in all; at most {limit} are read")
         tables.append(np.full(math.prod(shape), default, dtype=np.float64))
         places = at + 2 + np.arange(count * (arity + 1)).reshape(count, arity + 1)
         index = np.zeros(count, dtype=np.int64)

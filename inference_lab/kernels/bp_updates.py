@@ -94,9 +94,9 @@ def add_up(
     net: Network, general: General | None, i: int, k: int, messages: FloatArray, belief: FloatArray
 ) -> None:
     """Fill the belief of variable ``i`` with `k` labels: its unary plus all incoming messages."""
-    own = net.unary[net.unary_ptr[i] : net.unary_ptr[i] + k]
+    unary = net.unary[net.unary_ptr[i] : net.unary_ptr[i] + k]
     for b in range(k):
-        belief[b] = own[b]
+        belief[b] = unary[b]
     for q in range(net.adj_ptr[i], net.adj_ptr[i + 1]):
         start = np.uint64(net.arcs[np.uint64(q)]["at"])
         for b in range(k):

@@ -55,8 +55,9 @@ class EjectionChains(NamedTuple):
       (the key, a float as in other heaps) first; ``target`` (n,): the label of that move;
     * ``locked`` (n,): number of the last chain each variable moved in; ``moved``, ``source``
       (n,): the moves of this chain, and the labels before;
-    * ``journal`` (n,): variables that moved since the last kick, ``stamp`` and ``kept`` (n,): its
-      number and the labels before it; ``seen`` (n,): number of the last kick that reached each;
+    * ``journal`` (n,): variables that moved since the last kick, ``stamp`` and ``old_labels``
+      (n,): its number and the labels before it; ``seen`` (n,): number of the last kick that reached
+      each;
     * ``now`` (1,): the single numbers.
     """
 
@@ -69,7 +70,7 @@ class EjectionChains(NamedTuple):
     source: IntArray
     journal: IntArray
     stamp: IntArray
-    kept: IntArray
+    old_labels: IntArray
     seen: IntArray
     now: One[ChainNumbers]
 
@@ -99,7 +100,7 @@ def start_chains(graph: FactorGraph) -> EjectionChains:
         source=ints(n),
         journal=ints(n),
         stamp=ints(n),
-        kept=ints(n),
+        old_labels=ints(n),
         seen=ints(n),
         now=record(ChainNumbers),
     )
@@ -109,7 +110,7 @@ def start_chains(graph: FactorGraph) -> EjectionChains:
 def _best_move(
     start: int,
     k: int,
-    own: int,
+    current: int,
     cost: FloatArray,
     hard: IntArray,
     target: IntArray,
@@ -121,15 +122,15 @@ def _best_move(
     # and graph and chains have dozens.
     best = -1
     for a in range(k):
-        if a != own and (
+        if a != current and (
             best < 0
             or hard[start + a] < hard[start + best]
             or (hard[start + a] == hard[start + best] and cost[start + a] < cost[start + best])
         ):
             best = a
     target[i] = best
-    heap.key[i] = hard[start + best] - hard[start + own]
-    heap.tie[i] = cost[start + best] - cost[start + own]
+    heap.key[i] = hard[start + best] - hard[start + current]
+    heap.tie[i] = cost[start + best] - cost[start + current]
 
 
 @inlined
@@ -161,7 +162,7 @@ def _move(
     now = c.now[0]
     if c.stamp[i] != now.kick:
         c.stamp[i] = now.kick
-        c.kept[i] = old
+        c.old_labels[i] = old
         c.journal[now.changed] = i
         now.changed += 1
     x[i] = new
@@ -340,47 +341,47 @@ def roll_back(g: GraphArrays, x: IntArray, c: EjectionChains, tables: bool | Non
 @inlined
 def _swap_partner(
     x: IntArray,
-    own: int,
+    current: int,
     ptr: IntArray,
     sizes: IntArray,
     cost: FloatArray,
     hard: IntArray,
     heap: Heap,
     old: int,
-    least: float,
+    best_gain: float,
     fewest: int,
 ) -> int:
-    """Return the variable that gains most by a change from label `own` to `old`."""
-    # The two swap their labels. The chain must fall below `least` or reduce violations; -1 if no
-    # swap does.
+    """Return the variable that gains most by a change from label `current` to `old`."""
+    # The two swap their labels. The chain must fall below `best_gain` or reduce violations; -1 if
+    # no swap does.
     best = -1
     for q in range(heap.size[0]):
         j = heap.items[q]
-        if x[j] != own or old >= sizes[j]:
+        if x[j] != current or old >= sizes[j]:
             continue
         start = ptr[j]
         gain = cost[start + old] - cost[start + x[j]]
         violations = hard[start + old] - hard[start + x[j]]
-        if violations < fewest or (violations == fewest and gain < least):
+        if violations < fewest or (violations == fewest and gain < best_gain):
             best = j
-            least = gain
+            best_gain = gain
             fewest = violations
     return int(best)
 
 
 @inlined
 def _is_among_best(
-    start: int, k: int, own: int, cost: FloatArray, hard: IntArray, a: int, most: int
+    start: int, k: int, current: int, cost: FloatArray, hard: IntArray, a: int, limit: int
 ) -> bool:
-    """Whether fewer than `most` other labels than ``a`` are better moves from label `own`."""
+    """Whether fewer than `limit` other labels than ``a`` are better moves from label `current`."""
     better = 0
     for b in range(k):
-        if b != own and (
+        if b != current and (
             hard[start + b] < hard[start + a]
             or (hard[start + b] == hard[start + a] and cost[start + b] < cost[start + a])
         ):
             better += 1
-    return better < most
+    return better < limit
 
 
 @lean_kernel
@@ -424,8 +425,8 @@ def chains_from(
             if partner >= 0:
                 work += go_to(g, x, c, partner, old, rules.tolerance, _NO, tables)
         if goes_on and now.best_moves == 0:
-            left = extend(g, x, c, rules.moves, rules.tolerance, _YES, _ENDLESS, tables)
-            work += _ENDLESS - left
+            n_remaining = extend(g, x, c, rules.moves, rules.tolerance, _YES, _ENDLESS, tables)
+            work += _ENDLESS - n_remaining
         roll_back(g, x, c, tables)
         if now.best_moves > 0:
             now.gained_cost += now.best_cost
@@ -485,7 +486,7 @@ def begin_kick(c: EjectionChains) -> None:
 def _join_part(
     x: IntArray,
     stamp: IntArray,
-    kept: IntArray,
+    old_labels: IntArray,
     seen: IntArray,
     moved: IntArray,
     kick: int,
@@ -493,7 +494,7 @@ def _join_part(
     size: int,
 ) -> int:
     """Add a variable to the current part if it changed and is in none; return the part's size."""
-    if stamp[j] == kick and x[j] != kept[j] and seen[j] != -kick:
+    if stamp[j] == kick and x[j] != old_labels[j] and seen[j] != -kick:
         seen[j] = -kick
         moved[size] = j
         size += 1
@@ -511,7 +512,7 @@ def keep_better_parts(
     now = c.now[0]
     fell = 0
     for q in range(now.changed):
-        size = _join_part(x, c.stamp, c.kept, c.seen, c.moved, now.kick, c.journal[q], _NONE)
+        size = _join_part(x, c.stamp, c.old_labels, c.seen, c.moved, now.kick, c.journal[q], _NONE)
         if size == 0:
             continue
         head = 0
@@ -520,20 +521,27 @@ def keep_better_parts(
             head += 1
             for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
                 size = _join_part(
-                    x, c.stamp, c.kept, c.seen, c.moved, now.kick, int64(g.adj_var[p]), size
+                    x, c.stamp, c.old_labels, c.seen, c.moved, now.kick, int64(g.adj_var[p]), size
                 )
             for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
                 f = g.slot_factor[g.inc_slot[p]]
                 for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
                     size = _join_part(
-                        x, c.stamp, c.kept, c.seen, c.moved, now.kick, int64(g.scopes[s]), size
+                        x,
+                        c.stamp,
+                        c.old_labels,
+                        c.seen,
+                        c.moved,
+                        now.kick,
+                        int64(g.scopes[s]),
+                        size,
                     )
         now.gained_cost = 0.0
         now.gained_violations = 0
         for t in range(size):
             i = c.moved[t]
             c.source[t] = x[i]
-            put(g, x, c, i, c.kept[i], tables)
+            put(g, x, c, i, c.old_labels[i], tables)
         if now.gained_violations < 0 or (now.gained_violations == 0 and now.gained_cost < 0.0):
             continue
         if now.gained_violations > 0 or now.gained_cost > tolerance:

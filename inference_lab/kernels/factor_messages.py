@@ -171,8 +171,8 @@ def _least(
                     best = min(best, value + incoming[before + row])
             line += np.uint64(inner)
         if slot < last - 1:
-            own = np.uint64(digits[np.uint64(slot - lo)])
-            out[own] = min(out[own], best + base)
+            label = np.uint64(digits[np.uint64(slot - lo)])
+            out[label] = min(out[label], best + base)
         more = next_others(ptr, lo, last - 1, -1, digits)
 
 

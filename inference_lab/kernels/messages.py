@@ -87,8 +87,8 @@ def _above_least(graph: FactorGraph, entries: slice) -> FloatArray:
     """Return unaries above the least one of their variable, an offset of which changes nothing."""
     first = int(np.searchsorted(graph.unary_ptr, entries.start, side="right")) - 1
     last = int(np.searchsorted(graph.unary_ptr, entries.stop))
-    least = graph.least_of(slice(first, last))
-    repeated = np.repeat(np.where(np.isinf(least), 0.0, least), graph.cardinalities[first:last])
+    minima = graph.least_of(slice(first, last))
+    repeated = np.repeat(np.where(np.isinf(minima), 0.0, minima), graph.cardinalities[first:last])
     skipped = entries.start - int(graph.unary_ptr[first])
     rows = repeated[skipped : skipped + entries.stop - entries.start]
     return np.asarray(graph.unary_values[entries] - rows)
@@ -193,37 +193,37 @@ def first_label(k: int, value: float, values: FloatArray) -> int:
 
 
 @inlined_minimum
-def repulsive_message(k: int, rise: float, given: FloatArray, message: FloatArray) -> float:
-    """Send `given` through a Potts term to `message`; return the least given."""
+def repulsive_message(k: int, rise: float, cavity: FloatArray, message: FloatArray) -> float:
+    """Send `cavity` through a Potts term to `message`; return the least cavity."""
     # `rise > 0` is the cost of equal minus the cost of unequal labels. Only the cheapest label of
-    # the sender can cost the receiver more than others. `given` is overwritten.
-    best = least(k, given)
+    # the sender can cost the receiver more than others. `cavity` is overwritten.
+    best = least(k, cavity)
     label = 0
     for a in range(k):
         message[a] = 0.0
-        if given[a] == best:
+        if cavity[a] == best:
             label = a
-    given[label] = np.inf
-    message[label] = min(rise, least(k, given) - best)
+    cavity[label] = np.inf
+    message[label] = min(rise, least(k, cavity) - best)
     return best
 
 
 @inlined_minimum
 def lower_envelope(
-    k: int, slope: float, given: FloatArray, down: FloatArray, up: FloatArray
+    k: int, slope: float, costs: FloatArray, down: FloatArray, up: FloatArray
 ) -> float:
-    """Write ``min(up, down)[b] = min_a given[a] + slope |a - b|``; return the least given."""
+    """Write ``min(up, down)[b] = min_a costs[a] + slope |a - b|``; return the least cost."""
     # A distance transform (Felzenszwalb and Huttenlocher 2006, sec. 3.2) with two independent
     # passes: `up` holds the minimum over the labels up to ``b``, `down` over the others.
     low = np.inf
     high = np.inf
     for a in range(k):
-        low = min(given[a], low + slope)
+        low = min(costs[a], low + slope)
         up[a] = low
         b = np.uint64(k - 1 - a)
-        high = min(given[b], high + slope)
+        high = min(costs[b], high + slope)
         down[b] = high
-    return least(k, given)
+    return least(k, costs)
 
 
 @inlined
@@ -296,16 +296,16 @@ def local_costs(
     # scale leaves out the unary, and costs are up to a constant and infinite where the unary is; if
     # another term is infinite, so is the scale, and `cost` is undefined.
     k = g.cardinalities[i]
-    own = g.unary[g.unary_ptr[i] : g.unary_ptr[i] + k]
+    unary = g.unary[g.unary_ptr[i] : g.unary_ptr[i] + k]
     scale = 0.0
     if infinite is None:
         for a in range(k):
-            cost[a] = own[a]
+            cost[a] = unary[a]
     else:
         for a in range(k):
             cost[a] = 0.0
             infinite[a] = 0
-            scale = max(scale, add_term(own[a], 1, a, cost, infinite))
+            scale = max(scale, add_term(unary[a], 1, a, cost, infinite))
     base = 0.0
     base_infinite = 0
     for q in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
@@ -411,9 +411,9 @@ def min_sum_message(g: GraphArrays, h: int, cavity: FloatArray, out: FloatArray)
             for b in range(both):
                 out[b] = min(others, same + cavity[b])
         else:
-            own = g.pairwise[offset : offset + both]
+            table = g.pairwise[offset : offset + both]
             for b in range(both):
-                out[b] = min(others, own[b] + cavity[b])
+                out[b] = min(others, table[b] + cavity[b])
         for b in range(both, kb):
             out[b] = others
         if best_label < kb:

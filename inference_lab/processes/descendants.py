@@ -26,10 +26,10 @@ def descendants(ancestor: int) -> list[psutil.Process]:
 
 def children() -> list[int]:
     """Return the children of this process, which must have a single thread."""
-    own = os.getpid()
+    pid = os.getpid()
     try:
         # Read directly, because it takes microseconds, while psutil reads about all processes.
-        with open(f"/proc/{own}/task/{own}/children", encoding="ascii") as stream:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as stream:
             return [int(child) for child in stream.read().split()]
     except OSError:
         return [child.pid for child in psutil.Process().children()]
@@ -58,6 +58,8 @@ def proportional_memory(processes: Iterable[psutil.Process]) -> int:
     total = 0
     for process in processes:
         with suppress(psutil.Error):
-            found = process.memory_full_info()
-            total += getattr(found, "pss", found.uss)  # the proportional size exists on Linux only
+            memory = process.memory_full_info()
+            total += getattr(
+                memory, "pss", memory.uss
+            )  # the proportional size exists on Linux only
     return total

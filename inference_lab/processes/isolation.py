@@ -274,17 +274,17 @@ def _outlive(child: int, output: IO[bytes]) -> int:
     deadline = time.monotonic() + _PATIENCE
     before: list[int] = []
     # Repeated, because the children of killed processes become children of this process.
-    while left := children():
+    while survivors := children():
         if time.monotonic() > deadline:
-            output.write(f"\nprocesses {left} of the run could not be ended\n".encode())
+            output.write(f"\nprocesses {survivors} of the run could not be ended\n".encode())
             output.flush()
             break
-        for process in left:
+        for process in survivors:
             with suppress(PermissionError):
                 os.kill(process, signal.SIGKILL)
-        if left == before:  # no pause otherwise, because short forks must be overtaken
+        if survivors == before:  # no pause otherwise, because short forks must be overtaken
             time.sleep(0.001)
-        before = left
+        before = survivors
         reaped |= _reap()
     return reaped.get(child, signal.SIGKILL)
 
@@ -385,8 +385,8 @@ class _Watch:
 
     def _until(self, spent: float) -> float:
         """Return the seconds until the next check, at most those left to the limit."""
-        left = math.inf if self.limit is None else self.limit - spent
-        return max(0.001, min(self._pause, left))
+        remaining_s = math.inf if self.limit is None else self.limit - spent
+        return max(0.001, min(self._pause, remaining_s))
 
     def look(self) -> bool:
         """Check the limits; return whether the child must end."""
@@ -425,8 +425,8 @@ def _listen(reading: int, token: bytes, child: int, watch: _Watch) -> bytes | No
     head = len(token) + 8
     try:
         while True:
-            left = watch.due - time.monotonic()
-            ready, _, _ = select(sources, [], [], 0 if ended else max(0.0, left))
+            remaining_s = watch.due - time.monotonic()
+            ready, _, _ = select(sources, [], [], 0 if ended else max(0.0, remaining_s))
             if reading in ready:
                 piece = os.read(reading, _PIECE)
                 if not piece and end is None:
@@ -471,11 +471,11 @@ def _end(supervisor: int) -> tuple[int | None, Any]:
     deadline = time.monotonic() + 2.0 * _PATIENCE
     # Errors are ignored, because the system reaps the child itself if this process ignores SIGCHLD.
     with suppress(ChildProcessError):
-        while not (found := os.wait4(supervisor, os.WNOHANG))[0]:
+        while not (result := os.wait4(supervisor, os.WNOHANG))[0]:
             if time.monotonic() > deadline:
                 os.kill(supervisor, signal.SIGKILL)
             time.sleep(0.001)
-        return os.waitstatus_to_exitcode(found[1]), found[2]
+        return os.waitstatus_to_exitcode(result[1]), result[2]
     return None, resource.struct_rusage([0] * 16)
 
 

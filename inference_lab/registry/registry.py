@@ -97,8 +97,8 @@ class Registry(Generic[_T]):
         """Load the class of a registered name, ``module:Class`` or ``file.py[:Class]``."""
         if name in self.files() or name in self._entry_points():
             return self._registered(name)
-        found: type[_T] = self._user_code(name).load_class(self, name)
-        return found
+        cls: type[_T] = self._user_code(name).load_class(self, name)
+        return cls
 
     def _user_code(self, name: str) -> Any:
         """Import `inference_lab.registry.user_code`; raise if the name does not name user code."""
@@ -111,8 +111,8 @@ class Registry(Generic[_T]):
     def _registered(self, name: str) -> type[_T]:
         if name in self.files():
             module = importlib.import_module(f"{self.package}.{name.replace('-', '_')}")
-            (found,) = self.classes_in(module).values()
-            return found
+            (cls,) = self.classes_in(module).values()
+            return cls
         try:
             loaded: Any = self._entry_points()[name].load()
         except Exception as problem:
@@ -139,8 +139,8 @@ class Registry(Generic[_T]):
                     f"{shortened(whole)!r} does not name one {self.kind}; {_SEVERAL[self.kind]}"
                 ) from None
             if name in self.names():
-                known = fields(self._registered(name))  # type: ignore[arg-type]
-                settings = ", ".join(f.name for f in known if f.init) or "none"
+                setting_fields = fields(self._registered(name))  # type: ignore[arg-type]
+                settings = ", ".join(f.name for f in setting_fields if f.init) or "none"
                 hint = f"; settings of {name}: {settings}"
                 raise SpecSyntaxError(whole, at, expected, hint) from None
             # The text is several words, so it is reported as an unknown name.

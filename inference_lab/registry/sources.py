@@ -44,13 +44,13 @@ problem_registry = _ProblemRegistry(
 
 def as_problem(source: ProblemSource, data_dir: Path | None = None) -> Problem:
     """Build a `Problem` from a spec string, a model file, a family, a graph, or a problem."""
-    found = as_problems(source, data_dir)
-    if len(found) != 1:
+    problems = as_problems(source, data_dir)
+    if len(problems) != 1:
         raise SpecError(
-            f"{source} gives {len(found)} problems, and one is needed; give the number of one in "
-            "brackets, as in module:object[0]"
+            f"{source} gives {len(problems)} problems, and one is needed; give the number of one "
+            "in brackets, as in module:object[0]"
         )
-    return found[0]
+    return problems[0]
 
 
 def as_problems(

@@ -112,14 +112,14 @@ def find_place(registry: Kind, name: str) -> Place:
 
 def _only_class(registry: Kind, module: ModuleType, source: Path) -> str:
     """Return the name of the only class in a file; raise if there are none or several."""
-    found = list(registry.classes_in(module))
-    if not found:
+    names = list(registry.classes_in(module))
+    if not names:
         offers = _offers(registry, module)[:1]
         named = "".join(f"; name one as {source}:{name}" for name in offers)
         raise SpecError(f"{source} defines no {registry.description}{named}")
-    if len(found) > 1:
-        raise SpecError(f"{source} defines several: name one as {source}:{found[0]}")
-    return found[0]
+    if len(names) > 1:
+        raise SpecError(f"{source} defines several: name one as {source}:{names[0]}")
+    return names[0]
 
 
 def _offers(registry: Kind, module: ModuleType) -> list[str]:
@@ -276,12 +276,12 @@ def call(function: Callable[..., Any], name: str, settings: dict[str, str | None
         hints = typing.get_type_hints(function)
     except (ValueError, TypeError, NameError):  # built in, or annotated with unknown names
         parameters, hints = {}.values(), {}
-    own = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    needed = [p.name for p in own if p.default is p.empty]
-    known = [p.name for p in own]
+    keywords = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    needed = [p.name for p in keywords if p.default is p.empty]
+    allowed_names = [p.name for p in keywords]
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        known += settings
-    values = convert_settings(name, settings, known, needed, hints)
+        allowed_names += settings
+    values = convert_settings(name, settings, allowed_names, needed, hints)
     try:
         return function(**values)
     except (SpecError, OSError):

@@ -25,10 +25,10 @@ class MissingExtra(ImportError):
 def how_to_install(package: str, extra: str) -> str | None:
     """Return how to install a package, or None if it is installed, without importing it."""
     try:
-        found = importlib.util.find_spec(package) is not None
+        is_installed = importlib.util.find_spec(package) is not None
     except ValueError:  # because a module without a specification is loaded under this name
-        found = True
-    if found:
+        is_installed = True
+    if is_installed:
         return None
     # Extras are installed from a clone, because the project is not on a package index.
     return f'not installed: pip install -e ".[{extra}]" in the folder of inference-lab'

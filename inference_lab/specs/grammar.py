@@ -141,10 +141,10 @@ def unknown(kind: str, word: str, valid: Iterable[str]) -> SpecError:
 
 def build(cls: type[_T], name: str, settings: dict[str, str | None]) -> _T:
     """Build an instance of a settings dataclass from raw settings, converted by field type."""
-    known = [f for f in fields(cls) if f.init]  # type: ignore[arg-type]
-    needed = [f.name for f in known if f.default is MISSING and f.default_factory is MISSING]
+    init_fields = [f for f in fields(cls) if f.init]  # type: ignore[arg-type]
+    needed = [f.name for f in init_fields if f.default is MISSING and f.default_factory is MISSING]
     hints = _hints(cls)  # type: ignore[arg-type]
-    values = convert_settings(name, settings, [f.name for f in known], needed, hints)
+    values = convert_settings(name, settings, [f.name for f in init_fields], needed, hints)
     try:
         return cls(**values)
     except SpecError:
@@ -156,16 +156,16 @@ def build(cls: type[_T], name: str, settings: dict[str, str | None]) -> _T:
 def convert_settings(
     name: str,
     settings: dict[str, str | None],
-    known: list[str],
+    allowed_names: list[str],
     needed: list[str],
     hints: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Convert raw settings to their types; use `plain_value` without a type."""
     for key in settings:
-        if not known:
+        if not allowed_names:
             raise SpecError(f"{name} has no settings, got {key!r}")
-        if key not in known:
-            raise unknown(f"setting of {name}", key, known)
+        if key not in allowed_names:
+            raise unknown(f"setting of {name}", key, allowed_names)
     for key in needed:
         if key not in settings:
             raise SpecError(f"{name} needs the setting {key!r}: {name}({key}=...)")

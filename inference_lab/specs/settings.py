@@ -109,9 +109,9 @@ def _rules(cls: type[Any]) -> dict[str, tuple[Any, str]]:
     except Exception:  # because a user's annotations may name types that only type checkers load
         hints = {}
     rules = {}
-    for each in fields(cls):
-        options = options_of(hints.get(each.name, float | None))
-        limits = range_of(each.metadata)
+    for entry in fields(cls):
+        options = options_of(hints.get(entry.name, float | None))
+        limits = range_of(entry.metadata)
         choices = [c for o in options if is_literal(o) for c in typing.get_args(o)]
         if limits is None and not all(is_literal(o) or o is type(None) for o in options):
             continue
@@ -123,7 +123,7 @@ def _rules(cls: type[Any]) -> dict[str, tuple[Any, str]]:
             allowed.append("None")
         *first, last = allowed
         expected = f"{', '.join(first)} or {last}" if first else last
-        rules[each.name] = typing.Union[tuple(checked)], expected  # noqa: UP007
+        rules[entry.name] = typing.Union[tuple(checked)], expected  # noqa: UP007
     return rules
 
 
