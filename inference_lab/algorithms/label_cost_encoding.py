@@ -106,9 +106,9 @@ class ForwardingRun(Run):
 
     def offer(self, labels: npt.ArrayLike) -> float:
         """Offer the labels of the graph's own variables; return the energy on the graph."""
-        own = np.asarray(labels)[: self._code.n]
-        super().offer(self._code.extended(own))
-        return self._outer.offer(own)
+        original = np.asarray(labels)[: self._code.n]
+        super().offer(self._code.extended(original))
+        return self._outer.offer(original)
 
     def bound(self, value: float, residual: float = 0.0) -> None:
         """Forward a bound at ``T = 0`` only, because the costs of the star differ at ``T > 0``."""

@@ -49,13 +49,13 @@ def split(graph: FactorGraph, part_of: IntArray) -> list[Part]:
     factors = _by_part(part_of[graph.factor_scopes[graph.factor_ptr[:-1]]], count)
     number = np.empty(graph.n_variables, dtype=np.int64)
     parts = []
-    for own, ends, members in zip(variables, edges, factors, strict=True):
-        number[own] = np.arange(own.size)
-        sizes = graph.cardinalities[own]
-        values = graph.unary_values[_ranges(graph.unary_ptr[own], sizes)]
+    for nodes, ends, members in zip(variables, edges, factors, strict=True):
+        number[nodes] = np.arange(nodes.size)
+        sizes = graph.cardinalities[nodes]
+        values = graph.unary_values[_ranges(graph.unary_ptr[nodes], sizes)]
         parts.append(
             Part(
-                own,
+                nodes,
                 FactorGraph.from_terms(
                     Unaries(sizes, starts_of(sizes), values),
                     [_edges(graph, ends, number)] if ends.size else [],
@@ -237,16 +237,16 @@ def solve_parts(
         order.insert(0, n_large)
     sizes = [float(part.graph.unary_values.size + part.graph.n_edges) for part in parts]
     for place, number in enumerate(order):
-        left = run.remaining if run.time_limit is not None else end - run.seconds
-        if left <= 0.0 or run.should_stop(assembly.iterations):
+        budget_s = run.remaining if run.time_limit is not None else end - run.seconds
+        if budget_s <= 0.0 or run.should_stop(assembly.iterations):
             break
         if number < n_large:
-            left *= sizes[number] / math.fsum(sizes[other] for other in order[place:])
-        part_run = assembly.part_run(number, None if run.time_limit is None else left)
+            budget_s *= sizes[number] / math.fsum(sizes[other] for other in order[place:])
+        part_run = assembly.part_run(number, None if run.time_limit is None else budget_s)
         if number == n_large:
             outcome = _eliminated(parts[number].graph, part_run)
         else:
-            outcome = solve(parts[number].graph, part_run, left)
+            outcome = solve(parts[number].graph, part_run, budget_s)
         if outcome.infeasible or outcome.unsupported:
             return replace(outcome, diagnostics=diagnostics | outcome.diagnostics)
         assembly.finish(number, part_run, outcome)

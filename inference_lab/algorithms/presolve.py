@@ -84,8 +84,8 @@ def contradiction(graph: FactorGraph) -> str | None:
     width = int(graph.cardinalities.max())
     label = np.arange(owner.size) - np.repeat(graph.unary_ptr[:-1], graph.cardinalities)
     sizes = np.bincount(group)
-    kept = (owner * width + label)[np.isfinite(graph.unary_values)]
-    allowed = np.bincount(kept, minlength=sizes.size * width).reshape(-1, width)
+    slots = (owner * width + label)[np.isfinite(graph.unary_values)]
+    allowed = np.bincount(slots, minlength=sizes.size * width).reshape(-1, width)
     possible = allowed == sizes[:, None]
     within = np.flatnonzero(diagonal & (group[graph.edges[:, 0]] == group[graph.edges[:, 1]]))
     # Places beyond the labels of both ends are ignored, because no such label is possible.
@@ -95,8 +95,8 @@ def contradiction(graph: FactorGraph) -> str | None:
     lost = np.flatnonzero(~possible.any(axis=1))
     if lost.size == 0:
         return None
-    found = np.flatnonzero(group == lost[0])
-    shown = ", ".join(str(int(v)) for v in found[:5]) + (", ..." if found.size > 5 else "")
+    variables = np.flatnonzero(group == lost[0])
+    shown = ", ".join(str(int(v)) for v in variables[:5]) + (", ..." if variables.size > 5 else "")
     return f"hard constraints make variables {shown} equal and leave them no label"
 
 
@@ -105,8 +105,8 @@ def contradiction(graph: FactorGraph) -> str | None:
 
 def _tolerated(graph: FactorGraph) -> float:
     """Return the error that a proof may leave open, from the known bounds on the minimum."""
-    least = max(energy_scale(graph), graph.sum_of_minima, -graph.unary_energy)
-    return OPTIMALITY_TOLERANCE * least
+    scale = max(energy_scale(graph), graph.sum_of_minima, -graph.unary_energy)
+    return OPTIMALITY_TOLERANCE * scale
 
 
 def _resolution(graph: FactorGraph) -> float:

@@ -62,11 +62,11 @@ def break_symmetry(graph: FactorGraph) -> Symmetry | None:
                 break
         else:
             classes.append([a])
-    found = [np.array(labels) for labels in classes if len(labels) > 1]
-    if not found:
+    groups = [np.array(labels) for labels in classes if len(labels) > 1]
+    if not groups:
         return None
-    longest = max(found, key=lambda labels: labels.size)
-    return Symmetry(found, _sequence(graph, k, longest))
+    longest = max(groups, key=lambda labels: labels.size)
+    return Symmetry(groups, _sequence(graph, k, longest))
 
 
 def _interchangeable(graph: FactorGraph, k: int, a: int, b: int) -> bool:
@@ -125,8 +125,8 @@ def _sequence(graph: FactorGraph, k: int, labels: IntArray) -> list[int]:
     repelled = np.zeros(n)
     sequence: list[int] = []
     for _ in range(min(n, labels.size - 1)):
-        most = np.flatnonzero(repelled == repelled.max())
-        v = int(most[strength[most].argmax()])
+        candidates = np.flatnonzero(repelled == repelled.max())
+        v = int(candidates[strength[candidates].argmax()])
         sequence.append(v)
         repelled += np.bincount(second[first == v], weights=gain[first == v], minlength=n)
         repelled += np.bincount(first[second == v], weights=gain[second == v], minlength=n)

@@ -104,14 +104,14 @@ def _log_partition_of_terms(
     g: GraphArrays = general.g
     total = 0.0
     for i in range(net.cardinalities.size):
-        k, own = net.cardinalities[i], net.unary_ptr[i]
+        k, start = net.cardinalities[i], net.unary_ptr[i]
         for p in range(net.adj_ptr[i], net.adj_ptr[i + 1]):
             h = g.adj_half[p]
             if h & 1 == 1:
                 continue
             # The message of the edge to its other end, closed with that end's cavity.
             at = np.uint64(net.arcs[p]["at"])
-            take_out(k, beliefs[own : own + k], messages, at, work.cavity)
+            take_out(k, beliefs[start : start + k], messages, at, work.cavity)
             sum_product_message(g, h ^ 1, temperature, work.cavity, work.new)
             j = g.adj_var[p]
             kj, other = net.cardinalities[j], net.unary_ptr[j]
@@ -123,7 +123,7 @@ def _log_partition_of_terms(
         for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
             at_slot = general.slot_ptr[g.inc_slot[p]]
             for a in range(k):
-                cavities[at_slot + a] = beliefs[own + a] - general.from_factor[at_slot + a]
+                cavities[at_slot + a] = beliefs[start + a] - general.from_factor[at_slot + a]
     for f in range(g.factor_ptr.size - 1):
         slot = g.factor_ptr[f]
         factor_message(g, slot, temperature, cavities, general.slot_ptr, work.new, general.digits)

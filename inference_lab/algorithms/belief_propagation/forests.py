@@ -38,14 +38,14 @@ def spanning_forest(graph: FactorGraph, ranked: IntArray) -> tuple[Int32Array, I
     n, m = graph.n_variables, graph.n_edges
     rank = np.empty(m)
     rank[ranked] = np.arange(1, m + 1)
-    kept = minimum_spanning_tree(csr_array((rank, graph.edges.T), shape=(n + 1, n + 1))).tocoo()
+    spanning = minimum_spanning_tree(csr_array((rank, graph.edges.T), shape=(n + 1, n + 1))).tocoo()
     # One node more is a neighbour of the first variable of each tree, so that one search from it
     # finds them all.
     _, first = np.unique(graph.components, return_index=True)
-    links = np.append(kept.row, np.full(first.size, n)), np.append(kept.col, first)
+    links = np.append(spanning.row, np.full(first.size, n)), np.append(spanning.col, first)
     tree = csr_array((np.ones(links[0].size), links), shape=(n + 1, n + 1))
     order, parent = breadth_first_order(tree, n, directed=False)
-    edge = ranked[kept.data.astype(np.int64) - 1]
+    edge = ranked[spanning.data.astype(np.int64) - 1]
     # The side of each edge at which its child is.
     side = (parent[graph.edges[edge, 1]] == graph.edges[edge, 0]).astype(np.int64)
     position = np.empty(2 * m, dtype=np.int32)
@@ -55,15 +55,15 @@ def spanning_forest(graph: FactorGraph, ranked: IntArray) -> tuple[Int32Array, I
     return order[1:].astype(np.int32), up
 
 
-def cover(graph: FactorGraph, least: int, run: Run) -> Forests | None:
-    """Draw at least `least` spanning forests that together cover all edges; None if stopped."""
+def cover(graph: FactorGraph, min_forests: int, run: Run) -> Forests | None:
+    """Draw at least `min_forests` spanning forests that cover all edges; None if stopped."""
     # Each forest takes the first edges of a random queue that close no cycle, and moves them to the
     # end, so that edges are used about equally often.
     unused = np.ones(graph.n_edges, dtype=bool)
     queue = run.rng.permutation(graph.n_edges)
     orders: list[Int32Array] = []
     ups: list[Int32Array] = []
-    wanted = 1 if graph.is_forest else least
+    wanted = 1 if graph.is_forest else min_forests
     while len(orders) < wanted or unused.any():
         if run.should_stop():
             return None

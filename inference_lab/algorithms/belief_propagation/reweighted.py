@@ -76,14 +76,14 @@ def collect(g: GraphArrays, state: State) -> None:
 @inlined
 def _store(start: int, k: int, to: int, update: Update, state: State, out: FloatArray) -> float:
     """Store the message `out`, normalised and damped, add it to the belief; return the change."""
-    least = np.inf
+    minimum = np.inf
     for a in range(k):
         if state.unary[start + a] < np.inf:
-            least = min(least, out[a])
+            minimum = min(minimum, out[a])
     difference, size = 0.0, update.scale
     for a in range(k):
         if state.unary[start + a] < np.inf:
-            value = out[a] - least
+            value = out[a] - minimum
             old = state.messages[to + a]
             difference = max(difference, abs(value - old))
             size = max(size, abs(value))
@@ -167,23 +167,23 @@ def _send_to_roots(
         start = g.unary_ptr[i]
         p = forest.up[i]
         if p == -1:
-            least = _soft_least(total, start, k, temperature)
-            if least == np.inf:
+            minimum = _soft_least(total, start, k, temperature)
+            if minimum == np.inf:
                 return np.inf
-            shift += least
+            shift += minimum
         else:
             h = g.adj_half[p] ^ 1
             j = g.adj_var[p]
             share = rho[h >> 1]
             for a in range(k):
                 cavity[a] = share * total[start + a]
-            least = sum_product_message(g, h, share * temperature, cavity, out)
-            if least == np.inf:
+            minimum = sum_product_message(g, h, share * temperature, cavity, out)
+            if minimum == np.inf:
                 return np.inf
-            shift += least / share
+            shift += minimum / share
             to = g.unary_ptr[j]
             for b in range(g.cardinalities[j]):
-                total[to + b] += (out[b] - least) / share
+                total[to + b] += (out[b] - minimum) / share
     return shift
 
 
@@ -199,9 +199,9 @@ def _fill_unaries(g: GraphArrays, forest: RootedForest, state: State, total: Flo
         if p >= 0:
             j = g.adj_var[p]
             rho = state.rho[g.adj_half[p] >> 1]
-            own, other = state.ptr[p], state.ptr[state.reverse[p]]
+            here, other = state.ptr[p], state.ptr[state.reverse[p]]
             for a in range(g.cardinalities[i]):
-                total[g.unary_ptr[i] + a] -= state.messages[own + a] / rho
+                total[g.unary_ptr[i] + a] -= state.messages[here + a] / rho
             for b in range(g.cardinalities[j]):
                 total[g.unary_ptr[j] + b] -= state.messages[other + b] / rho
 
@@ -251,9 +251,9 @@ def mutual_information(
             j = g.adj_var[p]
             ki, kj = g.cardinalities[i], g.cardinalities[j]
             rho = state.rho[e]
-            own, other = state.ptr[p], state.ptr[state.reverse[p]]
+            here, other = state.ptr[p], state.ptr[state.reverse[p]]
             for a in range(ki):
-                work.cavity[a] = state.belief[g.unary_ptr[i] + a] - state.messages[own + a] / rho
+                work.cavity[a] = state.belief[g.unary_ptr[i] + a] - state.messages[here + a] / rho
             for b in range(kj):
                 work.out[b] = state.belief[g.unary_ptr[j] + b] - state.messages[other + b] / rho
             best = np.inf

@@ -388,12 +388,12 @@ def pass_along(
         if general is not None:
             k = net.cardinalities[i]
             size = net.cardinalities[j]
-        own, other = net.unary_ptr[i], np.uint64(net.unary_ptr[j])
+        entry, other = net.unary_ptr[i], np.uint64(net.unary_ptr[j])
         to = np.uint64(net.arcs[p]["to"])
         for b in range(size):
             a = np.uint64(b)
             beliefs[other + a] -= messages[to + a]
-        here = Scratch(beliefs[own : own + k], work.cavity, work.new, work.change)
+        here = Scratch(beliefs[entry : entry + k], work.cavity, work.new, work.change)
         renew(net, general, q, k, temperature, rule, messages, messages, here)
         for b in range(size):
             a = np.uint64(b)

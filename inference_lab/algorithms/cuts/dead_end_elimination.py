@@ -84,7 +84,7 @@ def _dominated(
         return False
     # The value at any one label is a lower bound on each maximum. Label a refutes most changes and
     # takes O(1) per edge, so it is tested first.
-    least = total if g.inc_ptr[i] == g.inc_ptr[i + 1] else -np.inf
+    bound = total if g.inc_ptr[i] == g.inc_ptr[i + 1] else -np.inf
     for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
         j = g.adj_var[p]
         value = -np.inf
@@ -93,10 +93,10 @@ def _dominated(
             now = half_cost(g, h, a, a)
             if not np.isinf(now):
                 value = half_cost(g, h, b, a) - now
-        least += value
-        if least == -np.inf:
+        bound += value
+        if bound == -np.inf:
             break
-    if least > 0.0:
+    if bound > 0.0:
         return False
     for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
         worst = _worst_of_edge(g, alive, int64(g.adj_half[p]), g.adj_var[p], a, b)
@@ -128,7 +128,7 @@ def _cheapest(g: GraphArrays, alive: Flags, i: int) -> int:
 def eliminate_dead_ends(
     g: GraphArrays,
     alive: Flags,
-    left: IntArray,
+    n_alive: IntArray,
     dirty: Flags,
     begin: int,
     end: int,
@@ -143,7 +143,7 @@ def eliminate_dead_ends(
         dirty[i] = 0
         start = g.unary_ptr[i]
         k = g.cardinalities[i]
-        before = left[i]
+        before = n_alive[i]
         # With more than `many` labels, only the one of least unary cost is tried, to save time.
         cheapest = _cheapest(g, alive, i)
         for b in range(k):
@@ -152,14 +152,14 @@ def eliminate_dead_ends(
             for a in range(k):
                 if a != b and alive[start + a] and _dominated(g, alive, i, a, b, digits):
                     alive[start + a] = 0
-                    left[i] -= 1
-        if left[i] < before:
-            dropped += before - left[i]
-            dirty[i] = left[i] > 1
+                    n_alive[i] -= 1
+        if n_alive[i] < before:
+            dropped += before - n_alive[i]
+            dirty[i] = n_alive[i] > 1
             for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
-                dirty[g.adj_var[p]] = left[g.adj_var[p]] > 1
+                dirty[g.adj_var[p]] = n_alive[g.adj_var[p]] > 1
             for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
                 f = g.slot_factor[g.inc_slot[p]]
                 for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
-                    dirty[g.scopes[s]] = left[g.scopes[s]] > 1
+                    dirty[g.scopes[s]] = n_alive[g.scopes[s]] > 1
     return dropped

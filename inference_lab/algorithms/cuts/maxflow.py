@@ -301,21 +301,21 @@ def _flow(c: CutArrays, budget: int) -> bool:
 
 
 @lean_kernel
-def _dual_value(c: CutArrays, capacity: FloatArray, left: FloatArray) -> float:
+def _dual_value(c: CutArrays, capacity: FloatArray, excess: FloatArray) -> float:
     """Return ``sum_i min(0, e_i)`` with ``e`` the excess that remains after the flow."""
     # The flow is clipped to the capacities, which makes it feasible despite rounding. By weak
-    # duality, the value is a lower bound on ``sum_i excess_i y_i`` plus the cut arcs. `left` is
+    # duality, the value is a lower bound on ``sum_i excess_i y_i`` plus the cut arcs. `excess` is
     # overwritten by ``e``.
     for v in range(c.level.size):
         for a in range(c.ptr[v], c.ptr[v + 1]):
             # Reverse flow is counted at the sister arc; the net flow is within both capacities.
             flow = min(capacity[a], capacity[a] - c.residual[a])
             if flow > 0.0:
-                left[v] -= flow
-                left[c.head[a]] += flow
+                excess[v] -= flow
+                excess[c.head[a]] += flow
     total = 0.0
-    for v in range(left.size):
-        total += min(0.0, left[v])
+    for v in range(excess.size):
+        total += min(0.0, excess[v])
     return total
 
 

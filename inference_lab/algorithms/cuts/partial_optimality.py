@@ -51,13 +51,13 @@ class _LabelTests:
         self.graph = graph
         self.should_stop = should_stop
         self.alive = np.ones(graph.unary_values.size, dtype=np.uint8)
-        self.left = graph.cardinalities.copy()
+        self.n_alive = graph.cardinalities.copy()
         self.infeasible = False
-        self.least = -math.inf
+        self.optimum = -math.inf
         self._digits: IntArray | None = None
         if graph.n_factors:
             self._digits = np.zeros(int(np.diff(graph.factor_ptr).max()), dtype=np.int64)
-        self._dirty: Flags = (self.left > 1).astype(np.uint8)
+        self._dirty: Flags = (self.n_alive > 1).astype(np.uint8)
         self._choice: LabelChoice | None = None
         # Labels left after the last call of roof duality.
         self._asked = -1
@@ -73,7 +73,7 @@ class _LabelTests:
                 dropped += eliminate_dead_ends(
                     self.graph.arrays,
                     self.alive,
-                    self.left,
+                    self.n_alive,
                     self._dirty,
                     begin,
                     min(n, begin + _BLOCK),
@@ -84,15 +84,15 @@ class _LabelTests:
 
     def roof_duality(self) -> int:
         """Fix the variables that roof duality labels; return the number of labels ruled out."""
-        if int(self.left.max(initial=0)) > 2 or self.graph.n_factors:
+        if int(self.n_alive.max(initial=0)) > 2 or self.graph.n_factors:
             return 0
-        if int(self.left.sum()) == self._asked:
+        if int(self.n_alive.sum()) == self._asked:
             return 0
         starts = self.graph.unary_ptr[:-1]
         places = np.flatnonzero(self.alive)
-        first = starts_of(self.left)[:-1]
+        first = starts_of(self.n_alive)[:-1]
         zero = places[first] - starts
-        one = places[first + self.left - 1] - starts
+        one = places[first + self.n_alive - 1] - starts
         if self._choice is None:
             self._choice = LabelChoice(self.graph)
         choice = self._choice.minimise(zero, one, bound=True, should_stop=self.should_stop)
@@ -100,28 +100,28 @@ class _LabelTests:
             return 0
         self.infeasible = choice.bound == math.inf
         # With the allowance added back, the energy of a choice that labels all variables.
-        self.least = choice.bound + self._choice.rounding
-        fixed = np.flatnonzero((self.left > 1) & (choice.taken >= 0))
+        self.optimum = choice.bound + self._choice.rounding
+        fixed = np.flatnonzero((self.n_alive > 1) & (choice.taken >= 0))
         self._keep_only(fixed, np.where(choice.taken > 0, one, zero)[fixed])
-        self._asked = int(self.left.sum())
+        self._asked = int(self.n_alive.sum())
         return int(fixed.size)
 
     def _keep_only(self, variables: IntArray, labels: IntArray) -> None:
         """Rule out all labels of some variables but one; their neighbours become dirty."""
         graph = self.graph
-        chosen = np.zeros(graph.n_variables, dtype=bool)
-        chosen[variables] = True
-        self.alive[np.repeat(chosen, graph.cardinalities)] = 0
+        mask = np.zeros(graph.n_variables, dtype=bool)
+        mask[variables] = True
+        self.alive[np.repeat(mask, graph.cardinalities)] = 0
         self.alive[graph.unary_ptr[:-1][variables] + labels] = 1
-        self.left[variables] = 1
-        if (self.left == 1).all():
+        self.n_alive[variables] = 1
+        if (self.n_alive == 1).all():
             return
-        touched = chosen[graph.edges]
+        touched = mask[graph.edges]
         self._dirty[graph.edges[touched.any(axis=1)].ravel()] = 1
-        for f in np.unique(graph.arrays.slot_factor[chosen[graph.factor_scopes]]).tolist():
+        for f in np.unique(graph.arrays.slot_factor[mask[graph.factor_scopes]]).tolist():
             scope = graph.factor_scopes[graph.factor_ptr[f] : graph.factor_ptr[f + 1]]
             self._dirty[scope] = 1
-        self._dirty[self.left <= 1] = 0
+        self._dirty[self.n_alive <= 1] = 0
 
 
 def reduce(
@@ -137,23 +137,23 @@ def reduce(
     # Potts, diagonal or truncated term would become a table.
     search = _LabelTests(graph, should_stop if should_stop is not None else lambda: False)
     # With two labels, the first cut often labels all variables.
-    if search.roof_duality() and (search.left == 1).all():
-        return settled(np.flatnonzero(search.alive) - graph.unary_ptr[:-1], search.least)
+    if search.roof_duality() and (search.n_alive == 1).all():
+        return settled(np.flatnonzero(search.alive) - graph.unary_ptr[:-1], search.optimum)
     rounds = 0
     # The cuts pay off again only if enough labels were ruled out since.
     while not search.infeasible and not search.should_stop():
         rounds += 1
         dropped = search.eliminate() + search.roof_duality()
-        if dropped <= _WORTHWHILE * float(search.left.sum()) or (search.left == 1).all():
+        if dropped <= _WORTHWHILE * float(search.n_alive.sum()) or (search.n_alive == 1).all():
             break
-    alive, left = search.alive.astype(bool), search.left
+    alive, n_alive = search.alive.astype(bool), search.n_alive
 
     def pays() -> bool:
         ruled_out = alive.size - int(np.count_nonzero(alive))
         return search.infeasible or ruled_out > _WORTH_BUILDING * alive.size
 
     if pays() and keep_forms:
-        alive, left = with_forms(graph, alive, left)
+        alive, n_alive = with_forms(graph, alive, n_alive)
     if not pays():
         return unchanged(graph, rounds)
-    return shrink(graph, alive, left, search.infeasible, rounds)
+    return shrink(graph, alive, n_alive, search.infeasible, rounds)

@@ -67,9 +67,9 @@ class Reduction:
         """Return the labelling of the reduced graph that is nearest to an original labelling."""
         # The remaining label of least unary cost replaces a label that was ruled out.
         rows = np.repeat(np.arange(self.variables.size), np.diff(self.label_ptr))
-        kept = np.flatnonzero(self.labels == np.asarray(labels)[self.variables][rows])
+        positions = np.flatnonzero(self.labels == np.asarray(labels)[self.variables][rows])
         out = unary_minimum(self.graph)
-        out[rows[kept]] = kept - self.label_ptr[rows[kept]]
+        out[rows[positions]] = positions - self.label_ptr[rows[positions]]
         return out
 
     def run_on_rest(self, run: Run) -> Run:
@@ -122,12 +122,12 @@ def fold(g: GraphArrays, fixed: IntArray, unary: FloatArray) -> float:
             count = g.cardinalities[i]
         elif b < 0:
             count = g.cardinalities[j]
-        for left in range(count):
-            cost = edge_cost(g, e, a if a >= 0 else left, b if b >= 0 else left)
+        for label in range(count):
+            cost = edge_cost(g, e, a if a >= 0 else label, b if b >= 0 else label)
             if a < 0:
-                unary[g.unary_ptr[i] + left] += cost
+                unary[g.unary_ptr[i] + label] += cost
             elif b < 0:
-                unary[g.unary_ptr[j] + left] += cost
+                unary[g.unary_ptr[j] + label] += cost
             else:
                 total += cost
     return total
@@ -144,18 +144,18 @@ def unchanged(graph: FactorGraph, rounds: int) -> Reduction:
 _NOTHING = FactorGraph.from_terms([])
 
 
-def settled(labels: IntArray, least: float) -> Reduction:
+def settled(labels: IntArray, optimum: float) -> Reduction:
     """Return the empty reduction of a graph whose optimum is known."""
     none = np.zeros(0, dtype=np.int64)
-    infeasible = math.isinf(least)
-    graph = replace(_NOTHING, constant=0.0 if infeasible else least)
+    infeasible = math.isinf(optimum)
+    graph = replace(_NOTHING, constant=0.0 if infeasible else optimum)
     return Reduction(graph, labels, none, np.zeros(1, dtype=np.int64), none, infeasible, 1)
 
 
 def shrink(
     graph: FactorGraph,
     alive: npt.NDArray[np.bool_],
-    left: IntArray,
+    n_alive: IntArray,
     infeasible: bool,
     rounds: int,
 ) -> Reduction:
@@ -165,7 +165,7 @@ def shrink(
     rows = np.repeat(np.arange(n), graph.cardinalities)[places]
     values = places - graph.unary_ptr[rows]
     fixed = np.full(n, -1, dtype=np.int64)
-    single = left[rows] == 1
+    single = n_alive[rows] == 1
     fixed[rows[single]] = values[single]
     variables = np.flatnonzero(fixed < 0)
     number = np.full(n, -1, dtype=np.int64)
@@ -173,9 +173,9 @@ def shrink(
 
     unary = graph.unary_values.copy()
     constant = graph.constant + fold(graph.arrays, fixed, unary)
-    label_ptr = starts_of(left[variables])
+    label_ptr = starts_of(n_alive[variables])
     labels = values[~single]
-    kept = unary[places[~single]]
+    costs = unary[places[~single]]
     factors = _restricted_factors(graph, alive, number)
     settled_ones = np.diff(factors.ptr) == 0
     # Added one by one in this order, because another order would round differently.
@@ -184,7 +184,7 @@ def shrink(
     if math.isinf(constant):
         infeasible, constant = True, 0.0
     reduced = FactorGraph.from_terms(
-        Unaries(left[variables], label_ptr, kept),
+        Unaries(n_alive[variables], label_ptr, costs),
         _restricted_terms(graph, alive, number),
         factors.chosen(~settled_ones),
         constant,
@@ -197,27 +197,27 @@ def _restricted_factors(
 ) -> Factors:
     """Return the higher-order factors over the variables and labels left."""
     arities, sizes = np.diff(graph.factor_ptr), np.diff(graph.table_ptr)
-    kept = np.ones(graph.table_values.size, dtype=np.bool_)
+    mask = np.ones(graph.table_values.size, dtype=np.bool_)
     # Positions of entries in their tables, without the axes of the variables visited so far.
-    place = np.arange(kept.size) - np.repeat(graph.table_ptr[:-1], sizes)
+    place = np.arange(mask.size) - np.repeat(graph.table_ptr[:-1], sizes)
     for back in range(1, int(arities.max(initial=0)) + 1):
         reaching = arities >= back
         entries: Any = slice(None) if reaching.all() else np.flatnonzero(np.repeat(reaching, sizes))
         variables = graph.factor_scopes[graph.factor_ptr[1:][reaching] - back]
         turning = np.repeat(variables, sizes[reaching])
         place[entries], labels = np.divmod(place[entries], graph.cardinalities[turning])
-        kept[entries] &= alive[graph.unary_ptr[turning] + labels]
+        mask[entries] &= alive[graph.unary_ptr[turning] + labels]
     stays = number[graph.factor_scopes] >= 0
     return Factors(
         starts_of(stays)[graph.factor_ptr],
         number[graph.factor_scopes[stays]],
-        starts_of(kept)[graph.table_ptr],
-        graph.table_values[kept],
+        starts_of(mask)[graph.table_ptr],
+        graph.table_values[mask],
     )
 
 
 def with_forms(
-    graph: FactorGraph, alive: npt.NDArray[np.bool_], left: IntArray
+    graph: FactorGraph, alive: npt.NDArray[np.bool_], n_alive: IntArray
 ) -> tuple[npt.NDArray[np.bool_], IntArray]:
     """Restore labels of the remaining variables where a term would lose its form without them."""
     # Terms with a form connect variables to components. A component gets all labels back unless its
@@ -225,23 +225,23 @@ def with_forms(
     n = graph.n_variables
     kinds, forms = graph.edge_kinds, graph.arrays.forms
     ordered = (kinds == TABLE) & (forms != NO_FORM)
-    stays = (left > 1)[graph.edges].all(axis=1)
+    stays = (n_alive > 1)[graph.edges].all(axis=1)
     ends = graph.edges[stays & (ordered | (kinds != TABLE))]
     if ends.size == 0:
-        return alive, left
+        return alive, n_alive
     part = connected(n, ends)
     mask = _labels_left(graph, alive)
     sets = np.packbits(mask, axis=1)
     broken = np.zeros(int(part.max()) + 1, dtype=bool)
     broken[part[ends[(sets[ends[:, 0]] != sets[ends[:, 1]]).any(axis=1), 0]]] = True
     span = mask.shape[1] - mask.argmax(axis=1) - mask[:, ::-1].argmax(axis=1)
-    gaps = np.flatnonzero((span != left) & (left > 1))
+    gaps = np.flatnonzero((span != n_alive) & (n_alive > 1))
     in_order = np.zeros(n, dtype=bool)
     in_order[graph.edges[stays & ordered]] = True
     broken[part[gaps[in_order[gaps]]]] = True
-    whole = broken[part] & (left > 1)
+    whole = broken[part] & (n_alive > 1)
     owner = np.repeat(np.arange(n), graph.cardinalities)
-    return alive | whole[owner], np.where(whole, graph.cardinalities, left)
+    return alive | whole[owner], np.where(whole, graph.cardinalities, n_alive)
 
 
 def _labels_left(graph: FactorGraph, alive: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:

@@ -19,7 +19,7 @@ class Room(NamedTuple):
     """Scratch for one cluster: two tables for each of its pairs."""
 
     pairs: FloatArray
-    given: FloatArray
+    marginals: FloatArray
 
 
 # ------------------------------------------------------------------ the pairs of one cluster
@@ -84,9 +84,9 @@ def load_pairs(
 
 @inlined
 def store_pairs(
-    g: GraphArrays, c: int, clusters: ClusterArrays, hard: bool, kept: FloatArray
+    g: GraphArrays, c: int, clusters: ClusterArrays, hard: bool, costs: FloatArray
 ) -> None:
-    """Store the pair costs ``kept`` by a cluster; the parts of its pairs are their negation."""
+    """Store the pair costs of a cluster; the parts of its pairs are their negation."""
     start = clusters.part_ptr[c]
     at = 0
     for e in clusters.edges[c]:
@@ -94,11 +94,11 @@ def store_pairs(
         for a in range(g.cardinalities[i]):
             for b in range(g.cardinalities[j]):
                 entry = g.offsets[e] + a * row + b * column
-                if hard and np.isinf(kept[at]):
+                if hard and np.isinf(costs[at]):
                     clusters.pool[entry] = np.inf
                 else:
-                    clusters.pool[entry] -= kept[at] + clusters.parts[start + at]
-                    clusters.parts[start + at] = -kept[at]
+                    clusters.pool[entry] -= costs[at] + clusters.parts[start + at]
+                    clusters.parts[start + at] = -costs[at]
                 at += 1
 
 
@@ -122,14 +122,14 @@ def load_kept(g: GraphArrays, c: int, dual: Dual, clusters: ClusterArrays, out: 
 
 
 @inlined
-def take_off(size: int, kept: FloatArray, given: FloatArray, share: float, hard: bool) -> None:
+def take_off(size: int, costs: FloatArray, marginals: FloatArray, share: float, hard: bool) -> None:
     """Subtract a share of the costs given to a pair from the costs that the cluster keeps."""
     if hard:
         for x in range(size):
-            kept[x] = np.inf if np.isinf(given[x]) else kept[x] - share * given[x]
+            costs[x] = np.inf if np.isinf(marginals[x]) else costs[x] - share * marginals[x]
     else:
         for x in range(size):
-            kept[x] -= share * given[x]
+            costs[x] -= share * marginals[x]
 
 
 # ------------------------------------------------------------------ clusters of three
@@ -145,9 +145,9 @@ def three_tables(
 
 @inlined_minimum
 def marginals_of_three(ki: int, kj: int, kl: int, room: Room) -> None:
-    """Write the min-marginals of three variables for their three pairs to ``room.given``."""
+    """Write the min-marginals of three variables for their three pairs to ``room.marginals``."""
     first, second, third = three_tables(ki, kj, kl, room.pairs)
-    to_first, to_second, to_third = three_tables(ki, kj, kl, room.given)
+    to_first, to_second, to_third = three_tables(ki, kj, kl, room.marginals)
     for x in range(ki * kl):
         to_second[x] = np.inf
     for x in range(kj * kl):
@@ -168,7 +168,7 @@ def marginals_of_three(ki: int, kj: int, kl: int, room: Room) -> None:
 def marginals_of_pair(pair: int, ki: int, kj: int, kl: int, room: Room) -> None:
     """Write the min-marginals of three variables for pair 0, (i, j), 1, (i, l), or 2, (j, l)."""
     first, second, third = three_tables(ki, kj, kl, room.pairs)
-    out = three_tables(ki, kj, kl, room.given)[pair]
+    out = three_tables(ki, kj, kl, room.marginals)[pair]
     size = ki * kj if pair == 0 else (ki * kl if pair == 1 else kj * kl)
     for x in range(size):
         out[x] = np.inf
@@ -193,14 +193,14 @@ def redistribute_three(ki: int, kj: int, kl: int, backwards: bool, hard: bool, r
     # Each pair gets a third of its min-marginal. The remaining slack is then pushed to each pair in
     # turn, so that the cluster keeps none.
     sizes = ki * kj, ki * kl, kj * kl
-    kept = three_tables(ki, kj, kl, room.pairs)
-    given = three_tables(ki, kj, kl, room.given)
+    costs = three_tables(ki, kj, kl, room.pairs)
+    marginals = three_tables(ki, kj, kl, room.marginals)
     marginals_of_three(ki, kj, kl, room)
-    take_off(sizes[0] + sizes[1] + sizes[2], room.pairs, room.given, 1.0 / 3.0, hard)
+    take_off(sizes[0] + sizes[1] + sizes[2], room.pairs, room.marginals, 1.0 / 3.0, hard)
     for turn in range(3):
         pair = 2 - turn if backwards else turn
         marginals_of_pair(pair, ki, kj, kl, room)
-        take_off(sizes[pair], kept[pair], given[pair], 1.0, hard)
+        take_off(sizes[pair], costs[pair], marginals[pair], 1.0, hard)
 
 
 @inlined_minimum

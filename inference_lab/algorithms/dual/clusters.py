@@ -54,7 +54,7 @@ class DualClusters:
         self._weights = graph.edge_weights.copy()
         self._offsets = graph.edge_offsets.copy()
         self._forms = graph.arrays.forms.copy()
-        self._own = np.zeros(graph.n_edges, dtype=bool)
+        self._has_table = np.zeros(graph.n_edges, dtype=bool)
         self.edges = graph.edges
         self._work = make_scratch(graph)
         self._arrange()
@@ -78,7 +78,7 @@ class DualClusters:
         added = np.stack(np.divmod(new, max(self.graph.n_variables, 1)), axis=1).astype(np.int32)
         # Existing edges get tables of their own, new edges tables of zeros.
         convert = edge[there]
-        convert = convert[~self._own[convert]]
+        convert = convert[~self._has_table[convert]]
         tables = [self.graph.edge_table(int(e)).ravel() for e in convert]
         zeros = cardinalities[added].prod(axis=1)
         sizes = np.concatenate([np.array([t.size for t in tables], dtype=np.int64), zeros])
@@ -90,7 +90,7 @@ class DualClusters:
         self._weights[convert] = 1.0
         self._offsets[convert] = starts[: convert.size]
         self._forms[convert] = NO_FORM
-        self._own[convert] = True
+        self._has_table[convert] = True
         count = new.size
         self.new_pairs += count
         self.edges = np.concatenate([self.edges, added])
@@ -98,7 +98,7 @@ class DualClusters:
         self._weights = np.append(self._weights, np.ones(count))
         self._offsets = np.append(self._offsets, starts[convert.size : -1])
         self._forms = np.append(self._forms, np.full(count, NO_FORM, dtype=np.uint8))
-        self._own = np.append(self._own, np.ones(count, dtype=bool))
+        self._has_table = np.append(self._has_table, np.ones(count, dtype=bool))
         halves = starts_of(cardinalities[added.ravel()])
         ptr = self.dual.half_ptr
         self.dual = self.dual._replace(
@@ -172,15 +172,15 @@ class DualClusters:
             inside=np.argsort(members, kind="stable"),
         )
 
-    def new_ones(self, found: Int32Array) -> Int32Array:
+    def new_ones(self, candidates: Int32Array) -> Int32Array:
         """Return the distinct rows that are not clusters yet."""
-        known = self.arrays.variables
-        rows = np.concatenate([known, found])
+        clusters = self.arrays.variables
+        rows = np.concatenate([clusters, candidates])
         # The sort is stable, so known clusters come before repeats of them.
         order = np.lexsort(rows.T[::-1])
         differ = (rows[order[1:]] != rows[order[:-1]]).any(axis=1)
         first = order[np.concatenate([[True], differ])] if len(order) else order
-        new: Int32Array = found[np.sort(first[first >= len(known)]) - len(known)]
+        new: Int32Array = candidates[np.sort(first[first >= len(clusters)]) - len(clusters)]
         return new
 
     # -------------------------------------------------------------- sweeps
@@ -215,19 +215,19 @@ class DualClusters:
 
     def bound(self) -> float:
         """Return the lower bound, lowered by the rounding error; ``inf`` if infeasible."""
-        own = self._pool[self._shared :]
-        own[:] = np.where(np.isinf(own), np.inf, self._base)
+        tables = self._pool[self._shared :]
+        tables[:] = np.where(np.isinf(tables), np.inf, self._base)
         scale = pass_on(self.g, self.arrays) + refresh(self.g, self.dual)
         pairs = sum_of_least(self.g, self.dual, self.hard, self._work)
         if math.isinf(pairs):
             return math.inf
-        least = np.empty(self.count)
-        least_of_clusters(self.g, self.dual, self.arrays, self.hard, self.room, least)
-        if np.isinf(least).any():
+        minima = np.empty(self.count)
+        least_of_clusters(self.g, self.dual, self.arrays, self.hard, self.room, minima)
+        if np.isinf(minima).any():
             return math.inf
         # numpy sums pairwise, which keeps the rounding error within a few units in the last place.
-        total = float(least.sum())
-        scale += float(np.abs(least).sum()) + abs(pairs) + abs(self.graph.constant)
+        total = float(minima.sum())
+        scale += float(np.abs(minima).sum()) + abs(pairs) + abs(self.graph.constant)
         self.rounding = ULPS * scale
         return pairs + total + self.graph.constant - self.rounding
 

@@ -78,7 +78,7 @@ def project(
     # labels on equal sides`` of the remaining costs of their edge. Links below `threshold` in
     # absolute value are left out.
     count = 0
-    left, best, second, at = table
+    costs, best, second, at = table
     for e in range(begin, end):
         i, j = g.edges[e, 0], g.edges[e, 1]
         ki, kj = g.cardinalities[i], g.cardinalities[j]
@@ -87,14 +87,14 @@ def project(
         pi, pj = dual.half_ptr[2 * e], dual.half_ptr[2 * e + 1]
         for a in range(ki):
             for b in range(kj):
-                left[a * kj + b] = (
+                costs[a * kj + b] = (
                     edge_cost(g, e, a, b) - dual.from_edge[pi + a] - dual.from_edge[pj + b]
                 )
                 if hard and (
                     np.isinf(dual.unary[g.unary_ptr[i] + a])
                     or np.isinf(dual.unary[g.unary_ptr[j] + b])
                 ):
-                    left[a * kj + b] = np.inf
+                    costs[a * kj + b] = np.inf
         # The two least entries of each column.
         for b in range(kj):
             best[b] = np.inf
@@ -102,7 +102,7 @@ def project(
             at[b] = -1
         for a in range(ki):
             for b in range(kj):
-                value = left[a * kj + b]
+                value = costs[a * kj + b]
                 if value < best[b]:
                     second[b] = best[b]
                     best[b] = value
@@ -115,7 +115,7 @@ def project(
             row_second = np.inf
             row_at = -1
             for b in range(kj):
-                value = left[a * kj + b]
+                value = costs[a * kj + b]
                 if value < row_best:
                     row_second = row_best
                     row_best = value
@@ -125,7 +125,7 @@ def project(
             for b in range(1 if kj == 2 else kj):
                 column = second[b] if at[b] == a else best[b]
                 differ = min(column, row_second if row_at == b else row_best)
-                same = min(left[a * kj + b], other if where == b else outside)
+                same = min(costs[a * kj + b], other if where == b else outside)
                 if np.isinf(differ) and np.isinf(same):
                     continue
                 value = differ - same
@@ -224,10 +224,10 @@ def frustrated_cycles(
         search.queue[0] = root
         head = 0
         tail = 1
-        found = 0
+        n_cycles = 0
         limit = longest // 2
         effort = _EFFORT
-        while head < tail and found < per_root and effort > 0:
+        while head < tail and n_cycles < per_root and effort > 0:
             u = search.queue[head]
             head += 1
             if search.depth[u] > limit:
@@ -258,10 +258,10 @@ def frustrated_cycles(
                 used += length
                 ends[count] = used
                 count += 1
-                found += 1
+                n_cycles += 1
                 # Further cycles from this root must be about as short as the first one.
                 limit = min(limit, search.depth[u])
-                if found == per_root:
+                if n_cycles == per_root:
                     break
     return count
 
@@ -277,7 +277,7 @@ def triangulate(
     begin = 0
     for q in range(count):
         length = ends[q] - begin
-        best, most = 0, -1
+        best, n_best = 0, -1
         for p in range(length if length > 3 else 1):
             there = 0
             i = cycles[begin + p]
@@ -286,8 +286,8 @@ def triangulate(
                 key = np.int64(min(i, j)) * n + max(i, j)
                 at = np.searchsorted(keys, key)
                 there += at < keys.size and keys[at] == key
-            if there > most:
-                best, most = p, there
+            if there > n_best:
+                best, n_best = p, there
         i = cycles[begin + best]
         for d in range(1, length - 1):
             j = cycles[begin + (best + d) % length]
@@ -346,9 +346,9 @@ def make_projection(clusters: DualClusters, tolerance: float, run: Run) -> Proje
         nodes = np.concatenate([nodes, new_nodes[:count]])
         strength = np.concatenate([strength, new_strength[:count]])
         if strength.size > _MAX_PROJECTED:
-            kept = np.argpartition(-np.abs(strength), _MAX_PROJECTED)[:_MAX_PROJECTED]
-            kept.sort()
-            nodes, strength = nodes[kept], strength[kept]
+            selection = np.argpartition(-np.abs(strength), _MAX_PROJECTED)[:_MAX_PROJECTED]
+            selection.sort()
+            nodes, strength = nodes[selection], strength[selection]
             threshold = float(np.abs(strength).min())
     if strength.size == 0:
         return None
@@ -375,10 +375,10 @@ def find_cycles(
 ) -> Int32Array:
     """Return triangles that triangulate frustrated cycles, the strongest cycles first."""
     # Links weaker than `tolerance` are left out, because no cycle gains more than its weakest link.
-    found = np.empty((0, 3), dtype=np.int32)
+    new_triangles = np.empty((0, 3), dtype=np.int32)
     projection = make_projection(clusters, tolerance, run)
     if projection is None:
-        return found
+        return new_triangles
     n, n_nodes = clusters.graph.n_variables, projection.variable.size
     search = CycleSearch(
         np.zeros(n_nodes, dtype=np.int64),
@@ -395,12 +395,12 @@ def find_cycles(
     cycles = np.empty(ends.size * longest, dtype=np.int32)
     triangles = np.empty((cycles.size, 3), dtype=np.int32)
     mark = 0
-    while threshold > 0.5 * weakest and len(found) < wanted:
+    while threshold > 0.5 * weakest and len(new_triangles) < wanted:
         # The threshold is halved each time, down to the weakest link.
         threshold *= 0.5
         for begin in range(0, roots.size, _ROOTS):
-            if run.should_stop() or len(found) >= 2 * wanted:
-                return found
+            if run.should_stop() or len(new_triangles) >= 2 * wanted:
+                return new_triangles
             part = roots[begin : begin + _ROOTS]
             count = frustrated_cycles(
                 projection, part, mark, threshold, _PER_ROOT, longest, search, ends, cycles
@@ -408,5 +408,5 @@ def find_cycles(
             mark += part.size
             made = triangulate(n, keys, ends, count, cycles, triangles)
             if made:
-                found = clusters.new_ones(np.concatenate([found, triangles[:made]]))
-    return found
+                new_triangles = clusters.new_ones(np.concatenate([new_triangles, triangles[:made]]))
+    return new_triangles

@@ -33,11 +33,11 @@ def add_message(k: int, message: FloatArray, hard: bool | None, work: Workspace)
 
 @inlined
 def add_ahead(
-    plan: Schedule, t: int, k: int, own: FloatArray, rows: FloatArray, costs: FloatArray
+    plan: Schedule, t: int, k: int, unary: FloatArray, rows: FloatArray, costs: FloatArray
 ) -> None:
     """Write the sum of a variable's costs and the messages of the edges ahead, in this order."""
     for b in range(k):
-        costs[b] = own[b]
+        costs[b] = unary[b]
     for q in range(plan.ptr[t], plan.middle[t]):
         first = np.uint64(plan.at[q])
         for b in range(k):
@@ -67,21 +67,21 @@ def add_inside(
     near, far = np.uint64(plan.half[middle]), np.uint64(plan.half[middle + one])
     e, f = near >> one, far >> one
     left, above = x[g.edges[e, near & one]], x[g.edges[f, far & one]]
-    own = np.uint64(g.unary_ptr[plan.order[t]])
+    start = np.uint64(g.unary_ptr[plan.order[t]])
     first, second = np.uint64(plan.at[q]), np.uint64(plan.at[q + one])
     if tables is not None and g.forms[e] != NO_FORM and g.forms[f] != NO_FORM:
         # A row of a symmetric table equals its column.
         here, there = np.uint64(g.offsets[e] + left * k), np.uint64(g.offsets[f] + above * k)
         for b in range(k):
             a = np.uint64(b)
-            ahead = (g.unary[own + a] + rows[first + a]) + rows[second + a]
+            ahead = (g.unary[start + a] + rows[first + a]) + rows[second + a]
             behind = ahead + g.weights[e] * g.pairwise[here + a]
             costs[a] = behind + g.weights[f] * g.pairwise[there + a]
         return True
     if terms.way[e] == ATTRACTIVE and terms.way[f] == ATTRACTIVE:
         for b in range(k):
             a = np.uint64(b)
-            ahead = (g.unary[own + a] + rows[first + a]) + rows[second + a]
+            ahead = (g.unary[start + a] + rows[first + a]) + rows[second + a]
             behind = ahead - (terms.rise[e] if b == left else 0.0)
             costs[a] = behind - (terms.rise[f] if b == above else 0.0)
         return True
@@ -160,11 +160,11 @@ def decode(
     for t in range(plan.order.size):
         i = plan.order[t]
         k = g.cardinalities[i]
-        own = g.unary[g.unary_ptr[i] : g.unary_ptr[i] + k]
+        unary = g.unary[g.unary_ptr[i] : g.unary_ptr[i] + k]
         if hard is not None:
             work.costs[:k] = 0.0
             work.infinite[:k] = 0
-            add_message(k, own, hard, work)
+            add_message(k, unary, hard, work)
             for q in range(plan.ptr[t], plan.middle[t]):
                 at = plan.at[q]
                 add_message(k, state.rows[at : at + k], hard, work)
@@ -172,7 +172,7 @@ def decode(
         if hard is None:
             inside = add_inside(g, plan, terms, t, k, x, state.rows, work.costs, tables)
             if not inside:
-                add_ahead(plan, t, k, own, state.rows, work.costs)
+                add_ahead(plan, t, k, unary, state.rows, work.costs)
         if not inside:
             for q in range(plan.middle[t], plan.ptr[t + 1]):
                 h = plan.half[q]

@@ -105,12 +105,12 @@ def start_dual(
     halves, slots = half_ptr(graph), slot_ptr(graph)
     parts = []
     unary = graph.unary_values.copy()
-    for name, given, ptr, variables in (
+    for name, values, ptr, variables in (
         ("from_edge", from_edge, halves, graph.edges.ravel()),
         ("from_factor", from_factor, slots, graph.factor_scopes),
     ):
         size = int(ptr[-1])
-        part = np.zeros(size) if given is None else np.array(given, dtype=np.float64)
+        part = np.zeros(size) if values is None else np.array(values, dtype=np.float64)
         if part.shape != (size,):
             raise ValueError(f"{name} must have shape ({size},), got {part.shape}")
         bad = np.flatnonzero(np.isnan(part) | np.isneginf(part))
@@ -138,7 +138,7 @@ class TermScratch(NamedTuple):
 
     first: FloatArray
     second: FloatArray
-    given: FloatArray
+    cavity: FloatArray
     new: FloatArray
     infinite: IntArray
     digits: IntArray
@@ -248,11 +248,11 @@ def update_edge(
         for a in range(ki):
             work.new[a] = 0.5 * (work.new[a] - work.first[a])
     settle(ki, dual.unary, ui, dual.from_edge, pi, work.first, work.new, hard)
-    held_back(ki, dual.unary, ui, dual.from_edge, pi, hard, work.given)
-    min_sum_message(g, two, work.given, work.new)
+    held_back(ki, dual.unary, ui, dual.from_edge, pi, hard, work.cavity)
+    min_sum_message(g, two, work.cavity, work.new)
     settle(kj, dual.unary, uj, dual.from_edge, pj, work.second, work.new, hard)
-    held_back(kj, dual.unary, uj, dual.from_edge, pj, hard, work.given)
-    min_sum_message(g, one, work.given, work.new)
+    held_back(kj, dual.unary, uj, dual.from_edge, pj, hard, work.cavity)
+    min_sum_message(g, one, work.cavity, work.new)
     settle(ki, dual.unary, ui, dual.from_edge, pi, work.first, work.new, hard)
 
 
@@ -328,7 +328,7 @@ def update_stars(
             continue
         for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
             h, j = g.adj_half[p], g.adj_var[p]
-            own, other = dual.half_ptr[h], dual.half_ptr[h ^ 1]
+            start, other = dual.half_ptr[h], dual.half_ptr[h ^ 1]
             held_back(
                 g.cardinalities[j],
                 dual.unary,
@@ -336,38 +336,38 @@ def update_stars(
                 dual.from_edge,
                 other,
                 hard,
-                work.given,
+                work.cavity,
             )
-            min_sum_message(g, h, work.given, work.new)
-            rest_of(k, dual.unary, u, dual.from_edge, own, work.first)
-            settle(k, dual.unary, u, dual.from_edge, own, work.first, work.new, hard)
+            min_sum_message(g, h, work.cavity, work.new)
+            rest_of(k, dual.unary, u, dual.from_edge, start, work.first)
+            settle(k, dual.unary, u, dual.from_edge, start, work.first, work.new, hard)
         for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
             slot = g.inc_slot[p]
             f = g.slot_factor[slot]
             held_back_by_factor(g, f, dual, hard, work)
-            own = dual.slot_ptr[slot]
+            start = dual.slot_ptr[slot]
             min_marginals(g, slot, work.to_factor, dual.slot_ptr, work.new, work.digits)
-            rest_of(k, dual.unary, u, dual.from_factor, own, work.first)
-            settle(k, dual.unary, u, dual.from_factor, own, work.first, work.new, hard)
-        least = np.inf
+            rest_of(k, dual.unary, u, dual.from_factor, start, work.first)
+            settle(k, dual.unary, u, dual.from_factor, start, work.first, work.new, hard)
+        minimum = np.inf
         for a in range(k):
-            least = min(least, dual.unary[u + a])
-        if np.isinf(least):
+            minimum = min(minimum, dual.unary[u + a])
+        if np.isinf(minimum):
             return
         for a in range(k):
             # The excess over the least cost is moved to the terms.
             value = dual.unary[u + a]
-            work.second[a] = 0.0 if np.isinf(value) else (value - least) / terms
+            work.second[a] = 0.0 if np.isinf(value) else (value - minimum) / terms
             if not np.isinf(value):
-                dual.unary[u + a] = least
+                dual.unary[u + a] = minimum
         for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
-            own = dual.half_ptr[g.adj_half[p]]
+            start = dual.half_ptr[g.adj_half[p]]
             for a in range(k):
-                dual.from_edge[own + a] -= work.second[a]
+                dual.from_edge[start + a] -= work.second[a]
         for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-            own = dual.slot_ptr[g.inc_slot[p]]
+            start = dual.slot_ptr[g.inc_slot[p]]
             for a in range(k):
-                dual.from_factor[own + a] -= work.second[a]
+                dual.from_factor[start + a] -= work.second[a]
 
 
 # ------------------------------------------------------------------ the bound
@@ -394,18 +394,18 @@ def refresh(g: GraphArrays, dual: Dual) -> float:
                 largest = max(largest, abs(g.unary[u + a]))
         scale += largest
         for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
-            own = dual.half_ptr[g.adj_half[p]]
+            start = dual.half_ptr[g.adj_half[p]]
             largest = 0.0
             for a in range(k):
-                dual.unary[u + a] += dual.from_edge[own + a]
-                largest = max(largest, abs(dual.from_edge[own + a]))
+                dual.unary[u + a] += dual.from_edge[start + a]
+                largest = max(largest, abs(dual.from_edge[start + a]))
             scale += largest
         for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-            own = dual.slot_ptr[g.inc_slot[p]]
+            start = dual.slot_ptr[g.inc_slot[p]]
             largest = 0.0
             for a in range(k):
-                dual.unary[u + a] += dual.from_factor[own + a]
-                largest = max(largest, abs(dual.from_factor[own + a]))
+                dual.unary[u + a] += dual.from_factor[start + a]
+                largest = max(largest, abs(dual.from_factor[start + a]))
             scale += largest
     return scale
 
@@ -417,12 +417,12 @@ def sum_of_least(g: GraphArrays, dual: Dual, hard: bool, work: TermScratch) -> f
     lost = 0.0
     for i in range(g.cardinalities.size):
         k, u = g.cardinalities[i], g.unary_ptr[i]
-        least = np.inf
+        minimum = np.inf
         for a in range(k):
-            least = min(least, dual.unary[u + a])
-        if np.isinf(least):
+            minimum = min(minimum, dual.unary[u + a])
+        if np.isinf(minimum):
             return np.inf
-        total, lost = add_up(total, lost, least)
+        total, lost = add_up(total, lost, minimum)
     for e in range(g.edges.shape[0]):
         i, j = g.edges[e, 0], g.edges[e, 1]
         held_back(
@@ -432,27 +432,27 @@ def sum_of_least(g: GraphArrays, dual: Dual, hard: bool, work: TermScratch) -> f
             dual.from_edge,
             dual.half_ptr[2 * e + 1],
             hard,
-            work.given,
+            work.cavity,
         )
-        min_sum_message(g, 2 * e, work.given, work.new)
-        least = np.inf
+        min_sum_message(g, 2 * e, work.cavity, work.new)
+        minimum = np.inf
         for a in range(g.cardinalities[i]):
             if not np.isinf(dual.unary[g.unary_ptr[i] + a]):
-                least = min(least, work.new[a] - dual.from_edge[dual.half_ptr[2 * e] + a])
-        if np.isinf(least):
+                minimum = min(minimum, work.new[a] - dual.from_edge[dual.half_ptr[2 * e] + a])
+        if np.isinf(minimum):
             return np.inf
-        total, lost = add_up(total, lost, least)
+        total, lost = add_up(total, lost, minimum)
     for f in range(g.factor_ptr.size - 1):
         lo = g.factor_ptr[f]
         held_back_by_factor(g, f, dual, hard, work)
         min_marginals(g, lo, work.to_factor, dual.slot_ptr, work.new, work.digits)
-        least = np.inf
+        minimum = np.inf
         i = g.scopes[lo]
         for a in range(g.cardinalities[i]):
-            least = min(least, work.new[a] + work.to_factor[dual.slot_ptr[lo] + a])
-        if np.isinf(least):
+            minimum = min(minimum, work.new[a] + work.to_factor[dual.slot_ptr[lo] + a])
+        if np.isinf(minimum):
             return np.inf
-        total, lost = add_up(total, lost, least)
+        total, lost = add_up(total, lost, minimum)
     return total
 
 
@@ -476,21 +476,21 @@ def dual_bound(
 def from_cluster(
     g: GraphArrays,
     c: int,
-    own: int,
+    position: int,
     clusters: ClusterArrays,
     x: IntArray,
     hard: bool,
     work: TermScratch,
 ) -> None:
-    """Write the least remaining cost of a cluster for each label of the variable at `own`."""
+    """Write the least remaining cost of a cluster for each label of the variable at `position`."""
     # Labelled variables are fixed. Entries with a pair that is ruled out are infinite, because the
     # parts there are meaningless.
     variables, edges = clusters.variables[c], clusters.edges[c]
     digits = work.digits
-    for a in range(g.cardinalities[variables[own]]):
+    for a in range(g.cardinalities[variables[position]]):
         work.new[a] = np.inf
     for s in range(3):
-        digits[s] = max(0, x[variables[s]]) if s != own else 0
+        digits[s] = max(0, x[variables[s]]) if s != position else 0
     s = 0
     while s >= 0:
         value = 0.0
@@ -506,12 +506,12 @@ def from_cluster(
                 entry = b * kp + a if g.edges[e, 0] != variables[p] else a * kq + b
                 if np.isinf(g.pairwise[g.offsets[e] + entry]):
                     value = np.inf
-        label = digits[own]
+        label = digits[position]
         work.new[label] = min(work.new[label], value)
         # Advance the mixed-radix counter over the positions without a label.
         s = 2
         while s >= 0:
-            if s == own or x[variables[s]] < 0:
+            if s == position or x[variables[s]] < 0:
                 digits[s] += 1
                 if digits[s] < g.cardinalities[variables[s]]:
                     break
@@ -544,7 +544,7 @@ def decode(
         add_counted(k, dual.unary[u:], work.first, infinite)
         for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
             h, j = g.adj_half[p], g.adj_var[p]
-            e, own = h >> 1, dual.half_ptr[h]
+            e, start = h >> 1, dual.half_ptr[h]
             b = x[j]
             if b < 0:
                 held_back(
@@ -554,14 +554,14 @@ def decode(
                     dual.from_edge,
                     dual.half_ptr[h ^ 1],
                     hard,
-                    work.given,
+                    work.cavity,
                 )
-                min_sum_message(g, h, work.given, work.new)
+                min_sum_message(g, h, work.cavity, work.new)
             else:
                 for a in range(k):
                     work.new[a] = edge_cost(g, e, a, b) if h & 1 == 0 else edge_cost(g, e, b, a)
             for a in range(k):
-                work.new[a] -= dual.from_edge[own + a]
+                work.new[a] -= dual.from_edge[start + a]
             add_counted(k, work.new, work.first, infinite)
         for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
             slot = g.inc_slot[p]
@@ -577,13 +577,13 @@ def decode(
                             # A label that is ruled out may still have been chosen.
                             work.to_factor[at + b] = 0.0
             min_marginals(g, slot, work.to_factor, dual.slot_ptr, work.new, work.digits)
-            own = dual.slot_ptr[slot]
+            start = dual.slot_ptr[slot]
             for a in range(k):
-                work.new[a] -= dual.from_factor[own + a]
+                work.new[a] -= dual.from_factor[start + a]
             add_counted(k, work.new, work.first, infinite)
         for p in range(clusters.inside_ptr[i], clusters.inside_ptr[i + 1]):
-            c, own = divmod(clusters.inside[p], 3)
-            from_cluster(g, c, own, clusters, x, hard, work)
+            c, position = divmod(clusters.inside[p], 3)
+            from_cluster(g, c, position, clusters, x, hard, work)
             add_counted(k, work.new, work.first, infinite)
         best = 0
         for a in range(1, k):

@@ -130,27 +130,27 @@ def tighten(
         if rounds >= max_rounds:
             return report("rounds")
         state.redistribute_costs()
-        found = find_cycles(state, limits[0], per_round, small, run)
-        while len(found) == 0 and len(limits) > 1:
+        candidates = find_cycles(state, limits[0], per_round, small, run)
+        while len(candidates) == 0 and len(limits) > 1:
             del limits[0]
-            found = find_cycles(state, limits[0], per_round, small, run)
+            candidates = find_cycles(state, limits[0], per_round, small, run)
         if run.should_stop(sweeps):
             return report("budget")
-        if len(found) == 0:
+        if len(candidates) == 0:
             if gain <= small:
                 return report("converged")
             continue
-        chosen = _that_fit(state, found, max_memory)[:per_round]
-        if len(chosen) == 0:
+        batch = _that_fit(state, candidates, max_memory)[:per_round]
+        if len(batch) == 0:
             return report("memory")
-        state.add(chosen)
+        state.add(batch)
         rounds += 1
 
 
-def _that_fit(state: DualClusters, found: Int32Array, max_memory: float) -> Int32Array:
+def _that_fit(state: DualClusters, candidates: Int32Array, max_memory: float) -> Int32Array:
     """Return the leading clusters found that fit the work limit and the memory limit."""
-    work, memory = state.cost_of(found)
+    work, memory = state.cost_of(candidates)
     fits = np.cumsum(work) <= _ROUND_WORK
     fits[0] = True
     fits &= state.memory + np.cumsum(memory) <= max_memory
-    return found[fits]
+    return candidates[fits]

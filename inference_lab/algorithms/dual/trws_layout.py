@@ -88,11 +88,11 @@ def make_plan(graph: FactorGraph, order: IntArray) -> Schedule:
 def plan_bytes(graph: FactorGraph) -> int:
     """Estimate the bytes of messages, their layout and the terms by their kind at their peak."""
     slots = int(graph.cardinalities[graph.factor_scopes].sum())
-    each = 4 if n_message_entries(graph) < 1 << 31 else 8
+    index_bytes = 4 if n_message_entries(graph) < 1 << 31 else 8
     # Of an edge: two links with the start of the message and the half-edge, and 25 bytes of terms.
     return (
         84 * graph.n_variables
-        + (33 + 2 * each) * graph.n_edges
+        + (33 + 2 * index_bytes) * graph.n_edges
         + 8 * (n_message_entries(graph) + slots)
     )
 

@@ -44,11 +44,11 @@ def _revise_edge(g: GraphArrays, e: int, side: int, allowed: BoolArray) -> bool:
     i = g.edges[e, side]
     j = g.edges[e, 1 - side]
     ki, kj = g.cardinalities[i], g.cardinalities[j]
-    own, other = g.unary_ptr[i], g.unary_ptr[j]
+    start, other = g.unary_ptr[i], g.unary_ptr[j]
     changed = False
     for a in range(ki):
         supported = False
-        if allowed[own + a]:
+        if allowed[start + a]:
             for t in range(kj):
                 # From the same label on, so that the first or second supports it in a Potts term.
                 b = (a + t) % kj
@@ -56,7 +56,7 @@ def _revise_edge(g: GraphArrays, e: int, side: int, allowed: BoolArray) -> bool:
                     supported = True
                     break
             changed |= not supported
-        allowed[own + a] = supported
+        allowed[start + a] = supported
     return changed
 
 
@@ -104,13 +104,13 @@ def _revise_factor(
 
 
 @lean_kernel
-def _wait(t: int, hard: BoolArray, waiting: BoolArray, stack: IntArray, left: int) -> int:
+def _wait(t: int, hard: BoolArray, waiting: BoolArray, stack: IntArray, height: int) -> int:
     """Push a hard term onto the stack unless it is there; return the height of the stack."""
     if hard[t] and not waiting[t]:
         waiting[t] = True
-        stack[left] = t
-        left += 1
-    return left
+        stack[height] = t
+        height += 1
+    return height
 
 
 @kernel
@@ -125,10 +125,10 @@ def _propagate(g: GraphArrays, hard: BoolArray, allowed: BoolArray) -> bool:
     digits, changed = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
     waiting = hard.copy()
     stack = np.flatnonzero(hard)
-    left = stack.size
-    while left > 0:
-        left -= 1
-        t = stack[left]
+    height = stack.size
+    while height > 0:
+        height -= 1
+        t = stack[height]
         waiting[t] = False
         if t < m:
             count = 0
@@ -143,9 +143,9 @@ def _propagate(g: GraphArrays, hard: BoolArray, allowed: BoolArray) -> bool:
             if not _has_label(g, i, allowed):
                 return False
             for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
-                left = _wait(g.adj_half[p] >> 1, hard, waiting, stack, left)
+                height = _wait(g.adj_half[p] >> 1, hard, waiting, stack, height)
             for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-                left = _wait(m + g.slot_factor[g.inc_slot[p]], hard, waiting, stack, left)
+                height = _wait(m + g.slot_factor[g.inc_slot[p]], hard, waiting, stack, height)
     return True
 
 
@@ -178,8 +178,8 @@ def allowed_labels(graph: FactorGraph, among: BoolArray | None = None) -> Domain
         feasible = bool(np.logical_or.reduceat(allowed, graph.unary_ptr[:-1]).all())
     if feasible and graph.has_infinite:
         feasible = bool(_propagate(graph.arrays, hard_terms(graph.arrays), allowed))
-    kept = np.flatnonzero(allowed)
+    entries = np.flatnonzero(allowed)
     counts = starts_of(allowed)
     ptr = counts[graph.unary_ptr].astype(np.int64)
     owner = np.repeat(np.arange(graph.n_variables), np.diff(ptr))
-    return Domains(ptr, kept - graph.unary_ptr[owner], allowed, feasible)
+    return Domains(ptr, entries - graph.unary_ptr[owner], allowed, feasible)

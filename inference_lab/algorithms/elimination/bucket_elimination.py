@@ -121,13 +121,13 @@ def _separators(
         v = order[p]
         start = sep_ptr[p]
         end = start
-        most = ptr[v + 1] - ptr[v]
+        bound = ptr[v + 1] - ptr[v]
         c = oldest[p]
         while c >= 0:
-            most += sep_ptr[c + 1] - sep_ptr[c]
+            bound += sep_ptr[c + 1] - sep_ptr[c]
             c = younger[c]
-        if start + most > sep.size:
-            larger = np.empty(2 * sep.size + most, dtype=np.int64)
+        if start + bound > sep.size:
+            larger = np.empty(2 * sep.size + bound, dtype=np.int64)
             for q in range(start):
                 larger[q] = sep[q]
             sep = larger
@@ -508,11 +508,11 @@ def upward(
         blocks = tree.rows[p] // rows
         if now.block == 0:
             work.shift[p] = np.inf
-        least = work.shift[p]
+        minimum = work.shift[p]
         while now.block < blocks and budget > 0:
             number = now.block
             _add_up(layout, number, messages, work)
-            to, chosen = tree.made_at[p] + number * rows, tree.choice_at[p] + number * rows
+            to, choice_start = tree.made_at[p] + number * rows, tree.choice_at[p] + number * rows
             for r in range(rows):
                 at = r * size
                 best = work.block[at]
@@ -528,14 +528,14 @@ def upward(
                             total += np.exp((best - work.block[at + a]) / temperature)
                     best -= temperature * np.log(total)
                 messages[to + r] = best
-                choice[chosen + r] = label
-                least = min(least, best)
+                choice[choice_start + r] = label
+                minimum = min(minimum, best)
             budget -= block * (layout.inputs + (16 if temperature > 0.0 else 3))
             now.block += 1
-        work.shift[p] = least
+        work.shift[p] = minimum
         if now.block < blocks:
             return True
-        if least == np.inf:
+        if minimum == np.inf:
             return False
         if tree.at[p] != tree.made_at[p]:
             for t in range(tree.rows[p]):
@@ -576,7 +576,7 @@ def downward(
         if now.block == 0:
             for t in range(end - start):
                 sums[t] = 0.0
-        own = tree.label_ptr[tree.variables[p]]
+        label_start = tree.label_ptr[tree.variables[p]]
         while now.block < blocks and budget > 0:
             number = now.block
             _add_up(layout, number, messages, work)
@@ -605,7 +605,7 @@ def downward(
                 share /= total
                 for a in range(size):
                     work.block[first + a] *= share
-                    marginals[own + a] += work.block[first + a]
+                    marginals[label_start + a] += work.block[first + a]
             for j in range(layout.first_child, layout.inputs):
                 base, to = work.base[j] - start, j * block
                 for t in range(block):

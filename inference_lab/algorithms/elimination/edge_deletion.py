@@ -38,18 +38,18 @@ class SplitGraph(NamedTuple):
 
     def plan(self, order: Elimination) -> EliminationPlan:
         """Return the plan of the elimination with copies."""
-        kept = allowed_labels(self.graph)
-        couples = coupling_terms(self.graph, kept)
-        network = interactions(self.graph, kept, couples)
+        domains = allowed_labels(self.graph)
+        couples = coupling_terms(self.graph, domains)
+        network = interactions(self.graph, domains, couples)
         turn = self.order[np.isin(self.order, network.variables)]
-        return plan_along(self.graph, kept, couples, network, replace(order, order=turn))
+        return plan_along(self.graph, domains, couples, network, replace(order, order=turn))
 
     def marginals(self, graph: FactorGraph, flat: FloatArray) -> Marginals:
         """Return the marginals of the original graph from flat ones of this graph."""
         owner = np.repeat(np.arange(graph.n_variables), self.domains.sizes)
-        found = np.zeros(graph.unary_values.size)
-        found[graph.unary_ptr[owner] + self.domains.labels] = flat[: owner.size]
-        return unflatten(graph, found)
+        values = np.zeros(graph.unary_values.size)
+        values[graph.unary_ptr[owner] + self.domains.labels] = flat[: owner.size]
+        return unflatten(graph, values)
 
     def labels(self, x: IntArray) -> IntArray:
         """Return a labelling of the original graph from one of this graph."""
@@ -78,10 +78,10 @@ def _mini_buckets(
         if scope:
             buckets[min(turn[v] for v in scope)].append((scope, terms))
 
-    for f, own in enumerate(scopes):
-        put(frozenset(own), [f])
+    for f, members in enumerate(scopes):
+        put(frozenset(members), [f])
     renamed = [list(scope) for scope in scopes]
-    found = _MiniBuckets([], [], [], 0.0)
+    result = _MiniBuckets([], [], [], 0.0)
     entries = 0.0
     last = len(log2_sizes)
     for v, bucket in zip(order, buckets, strict=True):
@@ -95,42 +95,42 @@ def _mini_buckets(
                 parts[p] = parts[p][0] | scope, parts[p][1] + terms
             else:
                 parts.append((scope, terms))
-        found.order.append(v)
+        result.order.append(v)
         for p, (part, terms) in enumerate(parts):
             if p:
                 # The terms that led to this part have the copy instead.
                 for f in terms:
                     renamed[f] = [last if u == v else u for u in renamed[f]]
-                found.pairs.append((v, last))
-                found.order.append(last)
+                result.pairs.append((v, last))
+                result.order.append(last)
                 last += 1
             entries += 2.0 ** size(part)
             put(part - {v}, terms)
-    return found._replace(scopes=[tuple(scope) for scope in renamed], entries=entries)
+    return result._replace(scopes=[tuple(scope) for scope in renamed], entries=entries)
 
 
 def split_variables(
     graph: FactorGraph, domains: Domains, order: IntArray, most_entries: float
 ) -> SplitGraph | None:
     """Copy variables until all tables of an order have `most_entries`; None if that is too few."""
-    kept = np.split(domains.labels, domains.ptr[1:-1])
-    chosen = [(s, table[np.ix_(*(kept[v] for v in s))]) for s, table in graph.factors()]
-    scopes = [tuple(v for v in scope if domains.sizes[v] > 1) for scope, _ in chosen]
+    label_sets = np.split(domains.labels, domains.ptr[1:-1])
+    factors = [(s, table[np.ix_(*(label_sets[v] for v in s))]) for s, table in graph.factors()]
+    scopes = [tuple(v for v in scope if domains.sizes[v] > 1) for scope, _ in factors]
     log2_sizes = np.log2(domains.sizes).tolist()
-    least, most = 1, max(1, int(math.log2(most_entries)))
-    while least < most:
-        limit = (least + most + 1) // 2
+    low, high = 1, max(1, int(math.log2(most_entries)))
+    while low < high:
+        limit = (low + high + 1) // 2
         fits = _mini_buckets(scopes, log2_sizes, order.tolist(), limit).entries <= most_entries
-        least, most = (limit, most) if fits else (least, limit - 1)
-    found = _mini_buckets(scopes, log2_sizes, order.tolist(), least)
-    if found.entries > most_entries:
+        low, high = (limit, high) if fits else (low, limit - 1)
+    result = _mini_buckets(scopes, log2_sizes, order.tolist(), low)
+    if result.entries > most_entries:
         return None
     sizes = [*domains.sizes]
-    for v, _ in found.pairs:
+    for v, _ in result.pairs:
         sizes.append(sizes[v])
-    terms = zip(found.scopes, (table.squeeze() for _, table in chosen), strict=True)
+    terms = zip(result.scopes, (table.squeeze() for _, table in factors), strict=True)
     split = FactorGraph.from_factors(sizes, terms, graph.constant)
-    return SplitGraph(split, np.array(found.order, dtype=np.int64), found.pairs, domains)
+    return SplitGraph(split, np.array(result.order, dtype=np.int64), result.pairs, domains)
 
 
 class Compensation:
@@ -159,11 +159,11 @@ class Compensation:
         """Set new costs from flat marginals; return the largest difference within a pair."""
         worst = 0.0
         for p, (at, costs) in enumerate(zip(self._at, self._costs, strict=True)):
-            own = marginals[at]
-            worst = max(worst, float(np.abs(own[0] - own[1]).max()))
+            pair = marginals[at]
+            worst = max(worst, float(np.abs(pair[0] - pair[1]).max()))
             # Each gets the marginal of the other without the compensation of the other.
             with np.errstate(divide="ignore", invalid="ignore"):
-                new = (-np.log(own) - costs)[::-1]
+                new = (-np.log(pair) - costs)[::-1]
                 new[np.isnan(new)] = np.inf  # a label that was impossible before
                 new -= new.min(axis=1, keepdims=True)
                 self._costs[p] = -np.logaddexp(math.log1p(-damping) - new, np.log(damping) - costs)

@@ -26,7 +26,7 @@ class ForestMessages(NamedTuple):
     choice_at: IntArray
     choice: IntArray
     #: (n,): the least entry of each message, which is taken off it, so that messages stay small.
-    least: FloatArray
+    minima: FloatArray
     #: (k,): scratch for one message.
     message: FloatArray
 
@@ -83,11 +83,11 @@ def to_roots(
         h = links[v]
         k = g.cardinalities[v]
         costs = messages.costs[g.unary_ptr[v] : g.unary_ptr[v] + k]
-        least = np.inf
+        minimum = np.inf
         if h < 0:
             for a in range(k):
-                if costs[a] < least:
-                    least = costs[a]
+                if costs[a] < minimum:
+                    minimum = costs[a]
                     x[v] = a
             work -= k
         else:
@@ -104,15 +104,15 @@ def to_roots(
                         best = cost
                         label = a
                 choice[b] = label
-                least = min(least, best)
+                minimum = min(minimum, best)
                 message[b] = best
-            if least < np.inf:
+            if minimum < np.inf:
                 for b in range(above.size):
-                    above[b] += message[b] - least
+                    above[b] += message[b] - minimum
             work -= k * above.size
-        if least == np.inf:
+        if minimum == np.inf:
             return -1
-        messages.least[v] = least
+        messages.minima[v] = minimum
         t += 1
     return t
 
@@ -146,7 +146,7 @@ def solve_forest(graph: FactorGraph, run: Run) -> Outcome:
         costs=graph.unary_values.copy(),
         choice_at=choice_at,
         choice=np.empty(int(sizes.sum()), dtype=np.int64),
-        least=np.zeros(graph.n_variables),
+        minima=np.zeros(graph.n_variables),
         message=np.empty(int(graph.cardinalities.max(initial=1))),
     )
     x = np.zeros(graph.n_variables, dtype=np.int64)
@@ -164,7 +164,7 @@ def solve_forest(graph: FactorGraph, run: Run) -> Outcome:
     from_roots(g, order, links, messages, x)
     run.offer(x)
     outcome.converged = True
-    outcome.claimed_energy = math.fsum([graph.constant, *messages.least.tolist()])
+    outcome.claimed_energy = math.fsum([graph.constant, *messages.minima.tolist()])
     # The evaluated energy of the labelling, because the sum of messages differs by rounding.
     run.bound(run.best_energy)
     return outcome

@@ -119,8 +119,8 @@ def _is_listed(graph: Interactions, lists: _Lists, pool: IntArray, v: int, x: in
     """Return whether ``x`` is in the list of ``v``, from which nothing was removed."""
     # The graph's own neighbours are sorted; appended ones are searched from the end.
     start = lists.start[v]
-    own = graph.ptr[v + 1] - graph.ptr[v]
-    for p in range(start + lists.length[v] - 1, start + own - 1, -1):
+    degree = graph.ptr[v + 1] - graph.ptr[v]
+    for p in range(start + lists.length[v] - 1, start + degree - 1, -1):
         if pool[p] == x:
             return True
     lo, hi = graph.ptr[v], graph.ptr[v + 1]
@@ -213,18 +213,18 @@ def reduce(
 @kernel
 def _rest(graph: Interactions, lists: _Lists, pool: IntArray, gone: BoolArray) -> Interactions:
     """Return the graph of the remaining variables, under their names in `graph`."""
-    kept = np.flatnonzero(~gone)
+    survivors = np.flatnonzero(~gone)
     place = np.cumsum(~gone) - 1
-    ptr = np.zeros(kept.size + 1, dtype=np.int64)
-    for c in range(kept.size):
-        _forget(lists, pool, kept[c], gone)
-        ptr[c + 1] = ptr[c] + lists.length[kept[c]]
+    ptr = np.zeros(survivors.size + 1, dtype=np.int64)
+    for c in range(survivors.size):
+        _forget(lists, pool, survivors[c], gone)
+        ptr[c + 1] = ptr[c] + lists.length[survivors[c]]
     neighbours = np.empty(ptr[-1], dtype=np.int64)
-    for c in range(kept.size):
-        start = lists.start[kept[c]]
+    for c in range(survivors.size):
+        start = lists.start[survivors[c]]
         for p in range(ptr[c], ptr[c + 1]):
             neighbours[p] = place[pool[start + p - ptr[c]]]
-    return Interactions(graph.variables[kept], ptr, neighbours, graph.log2_sizes[kept])
+    return Interactions(graph.variables[survivors], ptr, neighbours, graph.log2_sizes[survivors])
 
 
 @kernel
@@ -277,7 +277,7 @@ class _Greedy(NamedTuple):
     #: Its neighbours, sometimes including some that are gone.
     lists: _Lists
     #: Number of its neighbours that are not gone.
-    left: IntArray
+    degrees: IntArray
     gone: BoolArray
     #: Variables whose keys an elimination changes; ``hood_stamp`` has the elimination's number.
     hood: IntArray
@@ -327,7 +327,7 @@ def _connect(
 ) -> tuple[IntArray, int, int]:
     """Make the neighbours of ``v`` adjacent to each other; return the pool, changes and steps."""
     # Fields are looked up once, because every look-up counts a reference.
-    lists, weight, key, around, left = s.lists, s.weight, s.key, s.around, s.left
+    lists, weight, key, around, degrees = s.lists, s.weight, s.key, s.around, s.degrees
     gone, hood, hood_stamp, mark = s.gone, s.hood, s.hood_stamp, s.mark
     start, length = lists.start, lists.length
     count, steps = degree, 0
@@ -360,8 +360,8 @@ def _connect(
             pool = _append(lists, pool, a, b)
             pool = _append(lists, pool, b, a)
             mark[b] = stamp
-            left[a] += 1
-            left[b] += 1
+            degrees[a] += 1
+            degrees[b] += 1
             around[a] += weight[b]
             around[b] += weight[a]
     return pool, count, steps
@@ -391,7 +391,7 @@ def eliminate(
     log2_sizes = graph.log2_sizes
     n = log2_sizes.size
     s, pool, steps = _start_greedy(graph, weights, rule)
-    lists, key, around, left = s.lists, s.key, s.around, s.left
+    lists, key, around, degrees = s.lists, s.key, s.around, s.degrees
     gone, hood, hood_stamp = s.gone, s.hood, s.hood_stamp
     heap = _filled(key, tie)
     order = np.empty(n, dtype=np.int64)
@@ -428,8 +428,8 @@ def eliminate(
             if rule == BY_FILL:
                 # Subtract the pairs of v with neighbours of u that are not neighbours of v.
                 key[u] -= weights[v] * (around[u] - weights[v] - (inside - weights[u]))
-            left[u] -= 1
-            if lists.length[u] > 2 * left[u] + 8:
+            degrees[u] -= 1
+            if lists.length[u] > 2 * degrees[u] + 8:
                 steps += lists.length[u]
                 _forget(lists, pool, u, gone)
             around[u] -= weights[v]

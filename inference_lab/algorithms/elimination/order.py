@@ -117,9 +117,9 @@ def _search(graph: Interactions, log2_limit: float, most_steps: int) -> tuple[_A
         if best is not None and allowance <= 0:
             cut_short = spent >= most_steps
             break
-        most = best.entries if best is not None and best.complete else math.inf
+        entry_limit = best.entries if best is not None and best.complete else math.inf
         order, variables, largest, entries, steps = eliminate(
-            graph, weights, rule, ties, log2_limit, most, max(allowance, 1)
+            graph, weights, rule, ties, log2_limit, entry_limit, max(allowance, 1)
         )
         spent += steps
         complete = order.size == n
@@ -149,17 +149,17 @@ def elimination_order(
     order, method, complete, needed = graph.variables[first], "safe reductions", True, 0.0
     cut_short = False
     if core.variables.size:
-        most = int(min(most_steps, _SEARCH_STEPS + _STEPS_PER_VARIABLE * core.variables.size))
-        needed = float(contract(core, log2_enough, most // 4))
+        step_limit = int(min(most_steps, _SEARCH_STEPS + _STEPS_PER_VARIABLE * core.variables.size))
+        needed = float(contract(core, log2_enough, step_limit // 4))
         if needed >= log2_enough:
             complete = False
         else:
-            found, cut_short = _search(core, log2_limit, most)
-            order = np.concatenate([order, core.variables[found.order]])
-            method, complete = found.method, found.complete
-            variables = max(variables, found.variables)
-            largest = max(largest, found.log2_largest)
-            entries += found.entries
+            attempt, cut_short = _search(core, log2_limit, step_limit)
+            order = np.concatenate([order, core.variables[attempt.order]])
+            method, complete = attempt.method, attempt.complete
+            variables = max(variables, attempt.variables)
+            largest = max(largest, attempt.log2_largest)
+            entries += attempt.entries
     return Elimination(
         order=order,
         method=method,

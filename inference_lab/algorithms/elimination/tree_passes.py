@@ -50,17 +50,17 @@ class EliminationPlan:
     @property
     def choice_type(self) -> np.dtype[Any]:
         """The smallest integers that hold a label's position."""
-        most = int(self.domains.sizes.max(initial=1)) - 1
-        return np.dtype(np.uint8 if most < 256 else np.uint16 if most < 65536 else np.int64)
+        largest = int(self.domains.sizes.max(initial=1)) - 1
+        return np.dtype(np.uint8 if largest < 256 else np.uint16 if largest < 65536 else np.int64)
 
     def entries(self, tree: Tree, back: bool) -> tuple[int, int, int]:
         """Return the entries of the messages, of the choices, and of the sums for children."""
         # Marginals, from the way back, need all messages.
-        kept = int(tree.rows.sum())
+        n_choices = int(tree.rows.sum())
         if not back:
-            return int((tree.made_at + tree.rows).max(initial=0)), kept, 0
+            return int((tree.made_at + tree.rows).max(initial=0)), n_choices, 0
         starts = starts_of(tree.rows[tree.children])
-        return kept, kept, int(np.diff(starts[tree.child_ptr]).max(initial=0))
+        return n_choices, n_choices, int(np.diff(starts[tree.child_ptr]).max(initial=0))
 
     def n_bytes(self, tree: Tree, back: bool) -> int:
         """Bytes of the arrays that a run allocates."""

@@ -97,16 +97,16 @@ def _violated_cycles(
     step: float,
     work: int,
     s: _CycleSearch,
-    found: _Found,
+    record: _Found,
 ) -> int:
     """Find a simple cycle shorter than `shortest` in a closed walk through each root, if any."""
-    # Returns the root to continue from once `work` arcs have been visited or `found` is full. The
+    # Returns the root to continue from once `work` arcs have been visited or `record` is full. The
     # search is restored: distances ``inf``, an empty frontier, `seen` -1.
-    count = found.size[0]
-    used = found.ends[count - 1] if count > 0 else 0
+    count = record.size[0]
+    used = record.ends[count - 1] if count > 0 else 0
     distance = s.nearest.key
     r = begin
-    while r < roots.size and work > 0 and count < found.ends.size:
+    while r < roots.size and work > 0 and count < record.ends.size:
         start = 2 * roots[r]
         target = start + 1
         distance[start] = 0.0
@@ -149,14 +149,14 @@ def _violated_cycles(
                 node = s.before[node]
                 length += 1
             last = s.seen[node >> 1]
-            if used + length <= found.codes.size:
+            if used + length <= record.codes.size:
                 while last != node:
                     code = s.via[last]
-                    found.codes[used] = 2 * graph.pair[code >> 1] + (code & 1)
+                    record.codes[used] = 2 * graph.pair[code >> 1] + (code & 1)
                     used += 1
                     last = s.before[last]
-                found.ends[count] = used
-                found.weights[count] = distance[s.seen[node >> 1]] - distance[node]
+                record.ends[count] = used
+                record.weights[count] = distance[s.seen[node >> 1]] - distance[node]
                 count += 1
             else:
                 # The arrays are full, so this root is the first of the next call.
@@ -170,7 +170,7 @@ def _violated_cycles(
         for q in range(touched):
             distance[s.touched[q]] = np.inf
         r += 1
-    found.size[0] = count
+    record.size[0] = count
     return int(r)
 
 
@@ -186,8 +186,8 @@ class _Separation:
         self._step = _STEP
         # Pairs with a column for equal labels; the pairs of an edge form one run.
         of_edge = np.flatnonzero(self.label_pairs.edge >= 0)
-        self.held = of_edge[self.label_pairs.both[of_edge] >= 0]
-        owner = self.label_pairs.edge[self.held]
+        self.joint = of_edge[self.label_pairs.both[of_edge] >= 0]
+        owner = self.label_pairs.edge[self.joint]
         first = np.concatenate([[True], owner[1:] != owner[:-1]]) if owner.size else owner > 0
         self.run_ptr = np.append(np.flatnonzero(first), owner.size)
         self.run_of = np.cumsum(first) - 1
@@ -238,10 +238,10 @@ class _Separation:
         """Add the rows that the model omits but that make ``d`` a joint distribution."""
         # ``d_a <= u_ia``, ``d_a <= u_ja`` and ``u_ia + u_ja - d_a + sum_{b != a} d_b <= 1``. The
         # costs alone enforce these only until a cut involves ``d``.
-        if self.held.size == 0:
+        if self.joint.size == 0:
             return
-        d = self.label_pairs.both[self.held]
-        ends = (self.label_pairs.first[self.held], self.label_pairs.second[self.held])
+        d = self.label_pairs.both[self.joint]
+        ends = (self.label_pairs.first[self.joint], self.label_pairs.second[self.joint])
         for node in ends:
             at = np.flatnonzero(x[d] > x[node] + _INCONSISTENT)
             rows.add(np.stack([d[at], node[at]], axis=1), [1.0, -1.0], 0.0)
@@ -284,21 +284,23 @@ class _Separation:
         self, z: FloatArray, step: float, out_of_time: Callable[[], bool]
     ) -> list[IntArray]:
         """Return distinct violated cycles, the most violated first."""
-        found = _Found(
+        record = _Found(
             codes=np.empty(_MOST_PAIRS, dtype=np.int64),
             ends=np.empty(_MOST_CYCLES, dtype=np.int64),
             weights=np.empty(_MOST_CYCLES),
             size=np.zeros(1, dtype=np.int64),
         )
         root = self._next_root
-        left = self.roots.size
+        n_remaining = self.roots.size
         work = 3 * _STRETCH
         # Visits each root at most once, from where the last round stopped. After the limit of work
         # it continues only to find a first cycle.
-        while left > 0 and found.size[0] < _MOST_CYCLES and (work > 0 or found.size[0] == 0):
+        while (
+            n_remaining > 0 and record.size[0] < _MOST_CYCLES and (work > 0 or record.size[0] == 0)
+        ):
             if out_of_time():
                 break
-            stop = min(self.roots.size, root + left)
+            stop = min(self.roots.size, root + n_remaining)
             reached = _violated_cycles(
                 self.projection,
                 z,
@@ -308,25 +310,25 @@ class _Separation:
                 step,
                 _STRETCH,
                 self._search,
-                found,
+                record,
             )
             if reached == root:
                 break
-            left -= reached - root
+            n_remaining -= reached - root
             work -= _STRETCH if reached < stop else 0
             root = reached % self.roots.size
         self._next_root = root
-        count = int(found.size[0])
-        starts = np.concatenate([[0], found.ends[: max(0, count - 1)]])
+        count = int(record.size[0])
+        starts = np.concatenate([[0], record.ends[: max(0, count - 1)]])
         seen: set[bytes] = set()
-        chosen = []
-        for c in np.argsort(found.weights[:count], kind="stable").tolist():
+        cycles = []
+        for c in np.argsort(record.weights[:count], kind="stable").tolist():
             # Duplicates are removed, because a cycle is found from many of its nodes.
-            cycle = np.sort(found.codes[starts[c] : found.ends[c]])
+            cycle = np.sort(record.codes[starts[c] : record.ends[c]])
             if cycle.tobytes() not in seen:
                 seen.add(cycle.tobytes())
-                chosen.append(cycle)
-        return chosen
+                cycles.append(cycle)
+        return cycles
 
     def _add_cycles(self, cycles: list[IntArray], rows: Rows) -> None:
         """Add ``sum_F z - sum_{C - F} z <= |F| - 1`` for each cycle."""
@@ -338,12 +340,12 @@ class _Separation:
         both = self.label_pairs.both[pair]
         # A hard must-pair makes z 0.
         free = np.flatnonzero(both != ALWAYS)
-        held = np.flatnonzero(both >= 0)
+        joint = np.flatnonzero(both >= 0)
         columns = np.concatenate(
-            [self.label_pairs.first[pair[free]], self.label_pairs.second[pair[free]], both[held]]
+            [self.label_pairs.first[pair[free]], self.label_pairs.second[pair[free]], both[joint]]
         )
-        values = np.concatenate([sign[free], sign[free], -2.0 * sign[held]])
-        owners = np.concatenate([owner[free], owner[free], owner[held]])
+        values = np.concatenate([sign[free], sign[free], -2.0 * sign[joint]])
+        owners = np.concatenate([owner[free], owner[free], owner[joint]])
         order = np.argsort(owners, kind="stable")
         lengths = np.bincount(owners, minlength=len(cycles))
         rows.add_ragged(columns[order], values[order], lengths, odd - 1.0)

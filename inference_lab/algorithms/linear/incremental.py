@@ -49,12 +49,12 @@ class IncrementalRelaxation(Relaxation):
         from scipy.sparse import vstack
 
         at, model = self.model.b_eq.size, self.model
-        kept = np.ones(model.b_ub.size, dtype=bool)
-        kept[drop] = False
+        mask = np.ones(model.b_ub.size, dtype=bool)
+        mask[drop] = False
         self.model = replace(
             model,
-            a_ub=vstack([model.a_ub[kept], rows], format="csr"),
-            b_ub=np.concatenate([model.b_ub[kept], rhs]),
+            a_ub=vstack([model.a_ub[mask], rows], format="csr"),
+            b_ub=np.concatenate([model.b_ub[mask], rhs]),
         )
         if drop.size:
             self._solver.deleteRows(drop.size, np.asarray(at + drop, dtype=np.int32))

@@ -39,7 +39,7 @@ def dense_tables(graph: FactorGraph) -> Iterator[EdgeTables]:
     for s, (ki, kj) in enumerate(sizes[first].tolist()):
         members = np.flatnonzero(which == s)
         step = max(1, _BLOCK // (ki * kj))
-        least = np.arange(min(ki, kj))
+        diagonal = np.arange(min(ki, kj))
         for begin in range(0, members.size, step):
             edges = members[begin : begin + step]
             weights, offsets = graph.edge_weights[edges], graph.edge_offsets[edges]
@@ -51,8 +51,8 @@ def dense_tables(graph: FactorGraph) -> Iterator[EdgeTables]:
             tables[at] = (weights[at, None] * entries).reshape(-1, ki, kj)
             at = np.flatnonzero(~is_table)
             tables[at] = weights[at, None, None]
-            tables[at[:, None], least, least] = graph.pairwise_values[
-                offsets[at, None] + kinds[at, None] * least
+            tables[at[:, None], diagonal, diagonal] = graph.pairwise_values[
+                offsets[at, None] + kinds[at, None] * diagonal
             ]
             yield EdgeTables(edges, tables)
 
@@ -91,8 +91,8 @@ def unary_rises(graph: FactorGraph) -> FloatArray:
 
 def table_rises(tables: FloatArray) -> FloatArray:
     """Return costs minus the least one of each table; the first axis counts tables."""
-    least: FloatArray = tables.min(axis=tuple(range(1, tables.ndim)), keepdims=True)
-    return tables - least
+    minima: FloatArray = tables.min(axis=tuple(range(1, tables.ndim)), keepdims=True)
+    return tables - minima
 
 
 def plan_rounding(graph: FactorGraph, best_energy: float, bits: int) -> Rounding:
@@ -109,9 +109,9 @@ def plan_rounding(graph: FactorGraph, best_energy: float, bits: int) -> Rounding
         ranges.append(np.where(np.isfinite(rises), rises, 0.0).max(axis=1))
     if graph.n_factors:
         starts = graph.table_ptr[:-1]
-        least = np.minimum.reduceat(graph.table_values, starts)
-        minima.append(least)
-        rises = graph.table_values - np.repeat(least, np.diff(graph.table_ptr))
+        factor_minima = np.minimum.reduceat(graph.table_values, starts)
+        minima.append(factor_minima)
+        rises = graph.table_values - np.repeat(factor_minima, np.diff(graph.table_ptr))
         ranges.append(_largest_rise(rises, starts))
     lowest, widest = np.concatenate(minima), np.concatenate(ranges)
     total = math.fsum(lowest)

@@ -53,17 +53,17 @@ def solve_integer(
     """Solve the ILP without its forbidden columns; the optimum is within a known gap."""
     # HiGHS excludes solutions that are better by no more than its tolerance of feasibility. This is
     # a small share of the gap that is left to be closed, whatever the size of the energy.
-    left = _pruned(model)
-    largest = max(1e-300, float(np.abs(left.cost).max()))
+    pruned = _pruned(model)
+    largest = max(1e-300, float(np.abs(pruned.cost).max()))
     scale = 2.0 ** min(900, math.ceil(math.log2(_LARGEST_COST) - math.log2(largest)))
     if math.isfinite(gap) and gap > 0.0:
         scale = min(scale, 2.0 ** min(900, math.ceil(math.log2(_SCALED_GAP) - math.log2(gap))))
     tolerance = (_FEASIBILITY if backend == "highs" else _PULP_GAP) / scale
     if backend == "highs":
-        result = _integer_with_highs(left, scale, tolerance, time_limit)
+        result = _integer_with_highs(pruned, scale, tolerance, time_limit)
     else:
-        result = _integer_with_pulp(left, backend, scale, tolerance, time_limit)
-    if result.x is None or left is model:
+        result = _integer_with_pulp(pruned, backend, scale, tolerance, time_limit)
+    if result.x is None or pruned is model:
         return result
     x = np.zeros(model.n_columns)
     x[model.upper > 0.0] = result.x
@@ -72,23 +72,23 @@ def solve_integer(
 
 def _pruned(model: LinearModel) -> LinearModel:
     """Return the model without forbidden columns and without rows that have no other entries."""
-    kept = model.upper > 0.0
-    if kept.all():
+    mask = model.upper > 0.0
+    if mask.all():
         return model
     n_u = model.n_node_columns
-    a_eq, a_ub = model.a_eq[:, kept], model.a_ub[:, kept]
+    a_eq, a_ub = model.a_eq[:, mask], model.a_ub[:, mask]
     # An empty row with a right-hand side of 1 makes the model infeasible, and stays.
     rows_eq = (np.diff(a_eq.indptr) > 0) | (model.b_eq != 0.0)
     rows_ub = np.diff(a_ub.indptr) > 0
-    position = starts_of(kept[:n_u])
+    position = starts_of(mask[:n_u])
     return replace(
         model,
-        cost=model.cost[kept],
+        cost=model.cost[mask],
         a_eq=a_eq[rows_eq],
         b_eq=model.b_eq[rows_eq],
         a_ub=a_ub[rows_ub],
         b_ub=model.b_ub[rows_ub],
-        upper=model.upper[kept],
+        upper=model.upper[mask],
         label_ptr=position[model.label_ptr],
     )
 
@@ -137,8 +137,8 @@ def _integer_with_pulp(
     infeasible = problem.status == pulp.LpStatusInfeasible
     message = pulp.LpSolution[problem.sol_status].lower()
     x = np.array([v.varValue for v in columns], dtype=np.float64)
-    found = problem.sol_status in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible)
-    if not found or np.isnan(x).any():
+    has_solution = problem.sol_status in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible)
+    if not has_solution or np.isnan(x).any():
         return Integral(None, math.nan, math.nan, tolerance, False, infeasible, 0, message)
     optimal = problem.sol_status == pulp.LpSolutionOptimal
     value = float(model.cost @ x) + model.constant

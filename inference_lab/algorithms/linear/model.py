@@ -236,10 +236,10 @@ def model_size(graph: FactorGraph) -> ModelSize:
     nonzeros = columns
     if graph.n_edges:
         first, second = (graph.cardinalities[graph.edges[:, end]] for end in (0, 1))
-        least = np.minimum(first, second)
+        n_equal = np.minimum(first, second)
         joint = _is_joint(graph)
         entries, ends = (first * second)[joint].sum(), (first + second)[joint].sum()
-        diagonal = least[~joint].sum()
+        diagonal = n_equal[~joint].sum()
         columns += int(diagonal + entries)
         rows += int(2 * diagonal + ends)
         nonzeros += int(4 * diagonal + 2 * entries + ends)
@@ -266,8 +266,8 @@ def _is_joint(graph: FactorGraph) -> npt.NDArray[np.bool_]:
 
 def _by_least(graph: FactorGraph, edges: IntArray) -> list[tuple[int, IntArray]]:
     """Group edges by the smaller cardinality of their ends."""
-    least = graph.cardinalities[graph.edges[edges]].min(axis=1)
-    return [(int(k), edges[least == k]) for k in np.unique(least)]
+    sizes = graph.cardinalities[graph.edges[edges]].min(axis=1)
+    return [(int(k), edges[sizes == k]) for k in np.unique(sizes)]
 
 
 def diagonal_groups(graph: FactorGraph) -> list[tuple[int, IntArray]]:
@@ -343,14 +343,14 @@ def build_linear_model(graph: FactorGraph) -> LinearModel:
     ptr = graph.unary_ptr
     n_u = int(ptr[-1])
     # Without the least unaries, which every labelling pays: an offset takes no digits from costs.
-    least = np.where(np.isinf(graph.least_unaries), 0.0, graph.least_unaries)
-    node_cost = graph.unary_values - np.repeat(least, graph.cardinalities)
+    minima = np.where(np.isinf(graph.least_unaries), 0.0, graph.least_unaries)
+    node_cost = graph.unary_values - np.repeat(minima, graph.cardinalities)
     equal, below = Rows(), Rows()
     if n:
         equal.add_ragged(np.arange(n_u), np.ones(n_u), graph.cardinalities, 1.0)
     costs: list[FloatArray] = []
     groups: list[IntArray] = [graph.cardinalities]
-    constants: list[FloatArray] = [np.array([graph.constant]), least]
+    constants: list[FloatArray] = [np.array([graph.constant]), minima]
     start = n_u
 
     n_exact = n
@@ -451,8 +451,8 @@ def _add_diagonal(
     column, count = diagonal_columns(gain, start)
     used = column >= 0
     costs.append(gain[used])
-    held = used.sum(axis=1)
-    groups.append(held[held > 0])
+    n_used = used.sum(axis=1)
+    groups.append(n_used[n_used > 0])
 
     for node in (u_i, u_j):
         below.add(np.stack([column[negative], node[negative]], axis=1), [1.0, -1.0], 0.0)

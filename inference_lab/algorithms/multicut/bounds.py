@@ -48,12 +48,12 @@ def pack_triangles(ptr: IntArray, neighbours: IntArray, mate: IntArray, rest: Fl
                 elif neighbours[a] > neighbours[b]:
                     b += 1
                 else:
-                    least = min(rest[a], rest[b], -rest[p])
-                    if least > 0.0:
-                        lost += least
-                        rest[p] += least
-                        rest[a] -= least
-                        rest[b] -= least
+                    loss = min(rest[a], rest[b], -rest[p])
+                    if loss > 0.0:
+                        lost += loss
+                        rest[p] += loss
+                        rest[a] -= loss
+                        rest[b] -= loss
                         rest[mate[p]] = rest[p]
                         rest[mate[a]] = rest[a]
                         rest[mate[b]] = rest[b]

@@ -34,7 +34,7 @@ class Subproblem:
 
     # Vertex v is in node ``node[v]`` of the graph ``gains`` (m, m) between merged vertices;
     # ``within`` is the gain inside of them. ``apart`` (m, m), below the diagonal. ``above``
-    # is the bound of the problem that was split; ``own`` are the bounds at all looks, which begin
+    # is the bound of the problem that was split; ``bounds`` are those at all looks, which begin
     # above it. ``origin`` has the state of that problem, and its node i is node ``of[i]``.
 
     node: IntArray
@@ -45,21 +45,21 @@ class Subproblem:
     origin: SDPRelaxation | None = None
     of: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     relaxation: SDPRelaxation | None = None
-    own: list[float] = field(default_factory=list)
+    bounds: list[float] = field(default_factory=list)
 
     @property
     def bound(self) -> float:
         """Upper bound on the value."""
-        return min(self.above, *self.own[-1:], math.inf)
+        return min(self.above, *self.bounds[-1:], math.inf)
 
-    def started(self, most: int, rng: np.random.Generator) -> SDPRelaxation:
+    def started(self, max_clusters: int, rng: np.random.Generator) -> SDPRelaxation:
         """Return the relaxation, which begins with the state of the problem that was split."""
         if self.relaxation is None:
             m = len(self.gains)
             low, high = np.nonzero(np.triu(self.gains, 1))
             part = PottsPart(
                 variables=np.arange(m),
-                unary=np.zeros((m, most)),
+                unary=np.zeros((m, max_clusters)),
                 pairs=np.stack([low, high], axis=1),
                 coupling=-self.gains[low, high],
                 constant=-self.within,
@@ -86,10 +86,12 @@ class Subproblem:
         separate[i, j] = True
         last = self.bound
         within = self.within + self.gains[i, j]
-        kept = np.arange(m)
+        identity = np.arange(m)
         return (
             Subproblem(of[self.node], gains, within, apart, last, self.relaxation, of),
-            Subproblem(self.node, self.gains, self.within, separate, last, self.relaxation, kept),
+            Subproblem(
+                self.node, self.gains, self.within, separate, last, self.relaxation, identity
+            ),
         )
 
 
@@ -112,8 +114,8 @@ class PartitionTree:
     for the minimum k-partition problem", Annals of OR 188, 2011.
     """
 
-    def __init__(self, g: SignedGraph, most: int, rng: np.random.Generator) -> None:
-        self.g, self.most, self.rng = g, most, rng
+    def __init__(self, g: SignedGraph, max_clusters: int, rng: np.random.Generator) -> None:
+        self.g, self.max_clusters, self.rng = g, max_clusters, rng
         edges, weights = g.edges()
         gains = np.zeros((g.n, g.n))
         gains[edges[:, 0], edges[:, 1]] = gains[edges[:, 1], edges[:, 0]] = weights
@@ -139,22 +141,24 @@ class PartitionTree:
         sub = self.open[-1] if crowded else max(self.open, key=lambda sub: sub.bound)
         free = ~sub.apart & np.tri(len(sub.gains), k=-1, dtype=np.bool_)
         if not free.any():
-            self._close(sub, self.g.value(sub.node) if len(sub.gains) <= self.most else -math.inf)
-            return sub.node if len(sub.gains) <= self.most else None
-        relaxation = sub.started(self.most, self.rng)
+            self._close(
+                sub, self.g.value(sub.node) if len(sub.gains) <= self.max_clusters else -math.inf
+            )
+            return sub.node if len(sub.gains) <= self.max_clusters else None
+        relaxation = sub.started(self.max_clusters, self.rng)
         for _ in range(_CHECK):
             if should_stop():
                 break
             relaxation.iterate()
         relaxation.improve_bound(None, 0.0)
-        sub.own.append(-relaxation.raw_bound)
+        sub.bounds.append(-relaxation.raw_bound)
         last = sub.bound
         if closes(last):
             self._close(sub, last)
             return None
         looks = _LOOKS if self.split else _FIRST * _LOOKS
-        done = len(sub.own)
-        slow = done > looks and sub.own[-1 - looks] - sub.own[-1] < _SLOW * (last - best)
+        done = len(sub.bounds)
+        slow = done > looks and sub.bounds[-1 - looks] - sub.bounds[-1] < _SLOW * (last - best)
         if not (slow or done >= _PATIENCE * looks):
             relaxation.separate(should_stop)
             return None
@@ -198,4 +202,4 @@ class PartitionTree:
         likely = signed_graph(
             self.g.n, np.stack([i, j], axis=1), equal[sub.node[i], sub.node[j]] - 0.5
         )
-        return improve(self.g, first_partition(likely, self.most), self.most)
+        return improve(self.g, first_partition(likely, self.max_clusters), self.max_clusters)

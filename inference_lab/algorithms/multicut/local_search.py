@@ -34,10 +34,10 @@ def consecutive(labels: IntArray) -> IntArray:
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
-def improve(g: SignedGraph, labels: IntArray, most: int) -> IntArray:
+def improve(g: SignedGraph, labels: IntArray, max_clusters: int) -> IntArray:
     """Alternate moves of vertices and joins of clusters until neither gains.
 
-    The result has at most `most` clusters if `labels` has.
+    The result has at most `max_clusters` clusters if `labels` has.
     """
     tolerance = _RELATIVE_GAIN * g.scale
     labels = consecutive(labels)
@@ -45,30 +45,30 @@ def improve(g: SignedGraph, labels: IntArray, most: int) -> IntArray:
         moved = labels.copy()
         sums, sizes = np.zeros(g.n + 1), np.zeros(g.n + 1, dtype=np.int64)
         sizes[: moved.max(initial=-1) + 1] = np.bincount(moved)
-        descend(g, moved, sizes, sums, most, tolerance)
+        descend(g, moved, sizes, sums, max_clusters, tolerance)
         joined = join(g, consecutive(moved), tolerance)
         if np.array_equal(joined, labels):
             return labels
         labels = joined
 
 
-def first_partition(g: SignedGraph, most: int) -> IntArray:
+def first_partition(g: SignedGraph, max_clusters: int) -> IntArray:
     """Return a partition from joins and moves."""
     labels = np.arange(g.n)
     if g.weights.size < g.n**1.5:
         # Joins find more than moves on sparse graphs, but take many rounds on dense ones.
         labels = join(g, labels, 0.0)
-    return improve(g, labels % max(1, most), most)
+    return improve(g, labels % max(1, max_clusters), max_clusters)
 
 
-def can_anneal(g: SignedGraph, most: int) -> bool:
+def can_anneal(g: SignedGraph, max_clusters: int) -> bool:
     """Whether the tables of an anneal fit into memory, and some edge attracts."""
-    return g.n * (g.n + most) <= _TABLE and g.scale > 0.0
+    return g.n * (g.n + max_clusters) <= _TABLE and g.scale > 0.0
 
 
 def annealed(
     g: SignedGraph,
-    most: int,
+    max_clusters: int,
     number: int,
     rng: np.random.Generator,
     spent: Callable[[], float] = lambda: 0.0,
@@ -81,17 +81,17 @@ def annealed(
     used share of the remaining time, which the temperature follows if it is ahead of the sweeps.
     """
     sweeps = _SWEEPS * (number & -number)
-    clusters = start_clusters(g, most)
+    clusters = start_clusters(g, max_clusters)
     chunk = max(1, _WORK // g.n)
     for at in range(0, sweeps, chunk):
         used = spent()
         if used >= 1.0:
-            return improve(g, clusters.best, most), False
+            return improve(g, clusters.best, max_clusters), False
         shares = np.maximum(used, np.arange(at, min(at + chunk, sweeps)) / sweeps)
         temperatures = g.scale * (HOT + (COLD - HOT) * shares)
         draws = g.n * shares.size
         anneal(clusters, temperatures, rng.random(draws), rng.standard_exponential(draws))
-    return improve(g, clusters.best, most), True
+    return improve(g, clusters.best, max_clusters), True
 
 
 def join(g: SignedGraph, labels: IntArray, tolerance: float) -> IntArray:
@@ -105,13 +105,15 @@ def join(g: SignedGraph, labels: IntArray, tolerance: float) -> IntArray:
     while h.weights.size and h.weights.max() > tolerance:
         first = np.repeat(np.arange(h.n), np.diff(h.ptr))
         filled = np.flatnonzero(np.diff(h.ptr))
-        most = np.zeros(h.n)
-        most[filled] = np.maximum.reduceat(h.weights, h.ptr[filled])
-        heaviest = np.flatnonzero((h.weights == most[first]) & (h.weights > tolerance))
+        maxima = np.zeros(h.n)
+        maxima[filled] = np.maximum.reduceat(h.weights, h.ptr[filled])
+        heaviest = np.flatnonzero((h.weights == maxima[first]) & (h.weights > tolerance))
         best = np.full(h.n, -1)
         best[first[heaviest[::-1]]] = h.neighbours[heaviest[::-1]]
-        some = np.flatnonzero(best >= 0)
-        mutual = some[(best[best[some]] == some) & (some < best[some])]
+        candidates = np.flatnonzero(best >= 0)
+        mutual = candidates[
+            (best[best[candidates]] == candidates) & (candidates < best[candidates])
+        ]
         if mutual.size == 0:
             # Ties in a circle of clusters: one of the heaviest pairs is joined.
             at = int(np.argmax(h.weights))
@@ -128,7 +130,12 @@ def join(g: SignedGraph, labels: IntArray, tolerance: float) -> IntArray:
 
 @lean_kernel
 def descend(
-    g: SignedGraph, x: IntArray, sizes: IntArray, sums: FloatArray, most: int, tolerance: float
+    g: SignedGraph,
+    x: IntArray,
+    sizes: IntArray,
+    sums: FloatArray,
+    max_clusters: int,
+    tolerance: float,
 ) -> None:
     """Move vertices to their best clusters, or to new ones, until no move gains."""
     # ``sizes`` and ``sums`` have room for n + 1 clusters; ``sums`` is 0 before and after.
@@ -150,7 +157,7 @@ def descend(
             if sums[a] > gain:
                 gain = sums[a]
                 new = a
-        if gain < 0.0 and sizes[old] > 1 and count < most:
+        if gain < 0.0 and sizes[old] > 1 and count < max_clusters:
             while sizes[free] > 0:
                 free = free + 1 if free < n else 0
             new = free
@@ -225,15 +232,15 @@ def _move(c: Partition, v: int, new: int) -> None:
     """Move a vertex to a cluster, perhaps an empty one."""
     n = c.x.size
     old = c.x[v]
-    left = c.table[old * n : old * n + n]
-    entered = c.table[new * n : new * n + n]
+    old_row = c.table[old * n : old * n + n]
+    new_row = c.table[new * n : new * n + n]
     weights = c.dense[v * n : v * n + n]
     if c.sizes[new] == 0:
         _swap_slots(c, new, c.occupied[0])
         c.occupied[0] += 1
         # Removes rounding errors left by former members.
-        entered[:] = 0.0
-    c.value[0] += entered[v] - left[v]
+        new_row[:] = 0.0
+    c.value[0] += new_row[v] - old_row[v]
     c.x[v] = new
     c.sizes[new] += 1
     c.sizes[old] -= 1
@@ -242,9 +249,9 @@ def _move(c: Partition, v: int, new: int) -> None:
         _swap_slots(c, old, c.occupied[0])
     # Two loops over slices, which the compiler vectorises.
     for u in range(n):
-        left[u] -= weights[u]
+        old_row[u] -= weights[u]
     for u in range(n):
-        entered[u] += weights[u]
+        new_row[u] += weights[u]
 
 
 @lean_kernel

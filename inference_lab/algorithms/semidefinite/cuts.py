@@ -78,30 +78,30 @@ def patterns(k: int) -> tuple[Pattern, ...]:
     if k == 2:
         multiples = [[1] * 5, [2] + [1] * 5, [1] * 7, [2, 2] + [1] * 5, [3] + [1] * 6]
         return tuple(_as_pattern(np.array(-np.outer(b, b), dtype=np.float64), 2) for b in multiples)
-    found = []
+    result = []
     for q in range(4, _LARGEST + 1):
         if q > k:
-            found.append(_as_pattern(-np.ones((q, q)), k))
+            result.append(_as_pattern(-np.ones((q, q)), k))
         for a in range(1, (q + 1) // 2):
             side = np.arange(q) < a
-            found.append(_as_pattern(np.where(side[:, None] == side, -1.0, 1.0), k))
+            result.append(_as_pattern(np.where(side[:, None] == side, -1.0, 1.0), k))
         distance = np.abs(np.subtract.outer(np.arange(q), np.arange(q)))
         if q % 2 == 0:
             wheel = np.zeros((q, q))
             rim = np.minimum(distance[1:, 1:], q - 1 - distance[1:, 1:])
             wheel[1:, 1:] = np.where(rim == 1, -1.0, 0.0)
             wheel[0] = wheel[:, 0] = 1.0
-            found.append(_as_pattern(wheel, k))
+            result.append(_as_pattern(wheel, k))
         elif q >= 5:
             step = np.minimum(distance, q - distance)
             chorded = np.where(step == 1, 1.0, np.where(step == 2, -1.0, 0.0))
-            found.append(_as_pattern(chorded, k))
+            result.append(_as_pattern(chorded, k))
     if k >= _LARGEST:
         # At least two of k + 1 nodes agree.
         pairs = (k + 1) * k / 2
         weights = np.eye(k + 1) - 1.0
-        found.append(Pattern(weights, (-k + pairs) / (k - 1)))
-    return tuple(found)
+        result.append(Pattern(weights, (-k + pairs) / (k - 1)))
+    return tuple(result)
 
 
 class CutRows:
@@ -137,9 +137,9 @@ class CutRows:
         """Add rows of equal length: ``nodes``, ``value`` (r, t), ``rhs`` and ``key`` (r,)."""
         count, terms = value.shape
         high, low = np.maximum(*nodes), np.minimum(*nodes)
-        known = low >= self.fixed_from
-        rhs = rhs - self.fixed * np.where(known, value, 0.0).sum(axis=1)
-        value = np.where(known, 0.0, value)
+        is_fixed = low >= self.fixed_from
+        rhs = rhs - self.fixed * np.where(is_fixed, value, 0.0).sum(axis=1)
+        value = np.where(is_fixed, 0.0, value)
         self.ptr = np.concatenate([self.ptr, self.ptr[-1] + np.arange(1, count + 1) * terms])
         self.i = np.concatenate([self.i, high.ravel()])
         self.j = np.concatenate([self.j, low.ravel()])
@@ -149,14 +149,14 @@ class CutRows:
         self.multiplier = np.concatenate([self.multiplier, np.zeros(count)])
         self.key = np.concatenate([self.key, key])
 
-    def keep(self, kept: npt.NDArray[np.bool_]) -> None:
+    def keep(self, mask: npt.NDArray[np.bool_]) -> None:
         """Drop all other rows."""
         lengths = np.diff(self.ptr)
-        terms = np.repeat(kept, lengths)
+        terms = np.repeat(mask, lengths)
         self.i, self.j, self.value = self.i[terms], self.j[terms], self.value[terms]
-        self.ptr = starts_of(lengths[kept])
+        self.ptr = starts_of(lengths[mask])
         for name in ("rhs", "norm", "multiplier", "key"):
-            setattr(self, name, getattr(self, name)[kept])
+            setattr(self, name, getattr(self, name)[mask])
 
     def merged(self, of: IntArray) -> CutRows:
         """Return the rows after node i became node ``of[i]``; merged nodes have ``X_ij = 1``."""
@@ -165,17 +165,17 @@ class CutRows:
         n, one = int(of.max()) + 1, i == j
         where = np.maximum(i, j)[~one] * n + np.minimum(i, j)[~one]
         terms = csr_array((self.value[~one], (row[~one], where)), shape=(len(self), n * n))
-        found = CutRows(n, self.fixed)
-        found.ptr = terms.indptr.astype(np.int64)
-        found.i, found.j = np.divmod(terms.indices.astype(np.int64), n)
-        found.value = terms.data
-        found.rhs = self.rhs - np.bincount(row[one], self.value[one], len(self))
-        found.norm = terms.multiply(terms).sum(axis=1)
-        found.multiplier = self.multiplier.copy()
+        rows = CutRows(n, self.fixed)
+        rows.ptr = terms.indptr.astype(np.int64)
+        rows.i, rows.j = np.divmod(terms.indices.astype(np.int64), n)
+        rows.value = terms.data
+        rows.rhs = self.rhs - np.bincount(row[one], self.value[one], len(self))
+        rows.norm = terms.multiply(terms).sum(axis=1)
+        rows.multiplier = self.multiplier.copy()
         # Rows that are found again only cost an inequality.
-        found.key = -1 - np.arange(len(self))
-        found.keep(found.norm > 0.0)
-        return found
+        rows.key = -1 - np.arange(len(self))
+        rows.keep(rows.norm > 0.0)
+        return rows
 
     def slacks(self, x: FloatArray) -> FloatArray:
         """Return ``rhs`` minus left-hand side of each row at the lower triangle of ``x``."""
@@ -197,21 +197,21 @@ def _triangles_of(
         for m in range(j):
             b = x[i, m]
             c = x[j, m]
-            most = max(max(a + b - c, a + c - b), b + c - a)
+            largest = max(max(a + b - c, a + c - b), b + c - a)
             if two:
-                most = max(most, -a - b - c)
-            if most - 1.0 <= threshold:
+                largest = max(largest, -a - b - c)
+            if largest - 1.0 <= threshold:
                 continue
-            if two and most == -a - b - c:
+            if two and largest == -a - b - c:
                 sort = 3
-            elif most == a + b - c:
+            elif largest == a + b - c:
                 sort = 0
-            elif most == a + c - b:
+            elif largest == a + c - b:
                 sort = 1
             else:
                 sort = 2
             codes[count] = ((i * n + j) * n + m) * 4 + sort
-            violations[count] = most - 1.0
+            violations[count] = largest - 1.0
             count += 1
     return count
 
@@ -228,14 +228,14 @@ class TriangleSearch:
         x: FloatArray,
         two: bool,
         threshold: float,
-        most: int,
+        limit: int,
         work: int,
         rng: np.random.Generator,
     ) -> None:
         n = x.shape[0]
-        self.x, self.two, self.most, self._threshold = x, two, most, threshold
+        self.x, self.two, self.limit, self._threshold = x, two, limit, threshold
         #: The most violated triangles so far, then those with the last largest node.
-        self._codes = np.empty(4 * most + n * n // 2, dtype=np.int64)
+        self._codes = np.empty(4 * limit + n * n // 2, dtype=np.int64)
         self._violations = np.empty(self._codes.size)
         self._count = 0
         tops = np.arange(n)
@@ -250,18 +250,18 @@ class TriangleSearch:
         self._count += _triangles_of(
             self.x, top, self.two, self._threshold, codes[self._count :], violations[self._count :]
         )
-        most = 2 * self.most
-        if self._count > 2 * most:
-            best = np.argpartition(-violations[: self._count], most)[:most]
-            codes[:most], violations[:most] = codes[best], violations[best]
-            self._count, self._threshold = most, float(violations[:most].min())
+        limit = 2 * self.limit
+        if self._count > 2 * limit:
+            best = np.argpartition(-violations[: self._count], limit)[:limit]
+            codes[:limit], violations[:limit] = codes[best], violations[best]
+            self._count, self._threshold = limit, float(violations[:limit].min())
 
-    def codes(self, known: IntArray) -> IntArray:
+    def codes(self, old_codes: IntArray) -> IntArray:
         """Return the codes of the most violated triangles that are not known yet."""
         codes, violations = self._codes[: self._count], self._violations[: self._count]
-        new = ~np.isin(codes, known)
+        new = ~np.isin(codes, old_codes)
         codes, violations = codes[new], violations[new]
-        return codes[np.argsort(-violations, kind="stable")[: self.most]]
+        return codes[np.argsort(-violations, kind="stable")[: self.limit]]
 
 
 def add_triangles(rows: CutRows, codes: IntArray, n: int) -> None:
@@ -301,24 +301,24 @@ def _climb(
                     w = weights[p, r] * signs[t, r]
                     for v in range(n):
                         score[v] += w * x[u, v]
-                own = nodes[t, p]
-                current = score[own] * signs[t, p]
+                node = nodes[t, p]
+                current = score[node] * signs[t, p]
                 for r in range(q):
                     if r != p:
                         score[nodes[t, r]] = np.nan
-                best = own
+                best = node
                 best_sign = signs[t, p]
-                most = current + 1e-9
+                best_score = current + 1e-9
                 for v in range(n):
-                    if score[v] > most:
-                        most = score[v]
+                    if score[v] > best_score:
+                        best_score = score[v]
                         best = v
                         best_sign = 1.0
-                    elif signed and -score[v] > most:
-                        most = -score[v]
+                    elif signed and -score[v] > best_score:
+                        best_score = -score[v]
                         best = v
                         best_sign = -1.0
-                if best != own or best_sign != signs[t, p]:
+                if best != node or best_sign != signs[t, p]:
                     nodes[t, p] = best
                     signs[t, p] = best_sign
                     changed = True
@@ -340,23 +340,23 @@ class PatternPool:
         self._score = np.ones(len(patterns(k)))
 
     def find(
-        self, x: FloatArray, threshold: float, known: IntArray, should_stop: Callable[[], bool]
+        self, x: FloatArray, threshold: float, old_keys: IntArray, should_stop: Callable[[], bool]
     ) -> list[ViolatedInequalities]:
         """Search for all patterns, most often for patterns found violated before."""
-        found = []
+        violated = []
         share = self._score / self._score.sum()
         for number, pattern in enumerate(patterns(self.k)):
             starts = int(np.clip(share[number] * _SEARCHES, _FEWEST, _MOST))
             result = find_patterns(
-                x, pattern, number, self.k == 2, starts, threshold, known, self.rng
+                x, pattern, number, self.k == 2, starts, threshold, old_keys, self.rng
             )
             count = 0 if result is None else result.depth.size
             self._score[number] = 0.5 * self._score[number] + count + 0.1
             if result is not None and count:
-                found.append(result)
+                violated.append(result)
             if should_stop():
                 break
-        return found
+        return violated
 
 
 class ViolatedInequalities(NamedTuple):
@@ -378,7 +378,7 @@ def find_patterns(
     signed: bool,
     starts: int,
     threshold: float,
-    known: IntArray,
+    old_keys: IntArray,
     rng: np.random.Generator,
 ) -> ViolatedInequalities | None:
     """Search by local improvement from random nodes for violated inequalities of one pattern."""
@@ -394,7 +394,7 @@ def find_patterns(
     violation = value - pattern.bound
     keys = _keys(number, nodes, signs, pattern)
     _, first = np.unique(keys, return_index=True)
-    first = first[(violation[first] > threshold) & ~np.isin(keys[first], known)]
+    first = first[(violation[first] > threshold) & ~np.isin(keys[first], old_keys)]
     norm = np.sqrt((pattern.weights**2).sum() / 2)
     return ViolatedInequalities(
         pattern, nodes[first], signs[first], violation[first] / norm, keys[first]
@@ -418,14 +418,16 @@ def _keys(number: int, nodes: IntArray, signs: FloatArray, pattern: Pattern) -> 
     return np.asarray(-1 - (total >> np.uint64(1)).astype(np.int64))
 
 
-def add_patterns(rows: CutRows, found: ViolatedInequalities, chosen: npt.NDArray[np.bool_]) -> None:
+def add_patterns(
+    rows: CutRows, violated: ViolatedInequalities, mask: npt.NDArray[np.bool_]
+) -> None:
     """Add the chosen inequalities as rows."""
-    nodes, signs = found.nodes[chosen], found.signs[chosen]
-    first, second = np.nonzero(np.triu(found.pattern.weights, 1))
-    value = found.pattern.weights[first, second] * signs[:, first] * signs[:, second]
+    nodes, signs = violated.nodes[mask], violated.signs[mask]
+    first, second = np.nonzero(np.triu(violated.pattern.weights, 1))
+    value = violated.pattern.weights[first, second] * signs[:, first] * signs[:, second]
     rows.add(
         (nodes[:, first], nodes[:, second]),
         value,
-        np.full(len(nodes), found.pattern.bound),
-        found.key[chosen],
+        np.full(len(nodes), violated.pattern.bound),
+        violated.key[mask],
     )

@@ -50,10 +50,10 @@ def eliminate(
         # Later neighbours must no longer see this variable.
         single[i] = -2
         if degree[i] == 0:
-            least = np.inf
+            minimum = np.inf
             for a in range(g.cardinalities[i]):
-                least = min(least, unary[g.unary_ptr[i] + a])
-            constant += least
+                minimum = min(minimum, unary[g.unary_ptr[i] + a])
+            constant += minimum
         else:
             for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
                 j = g.adj_var[p]
@@ -79,7 +79,7 @@ def follow(g: GraphArrays, unary: FloatArray, leaves: IntArray, x: IntArray) -> 
     for t in range(leaves.shape[0] - 1, -1, -1):
         i = leaves[t, 0]
         e = leaves[t, 1]
-        least = np.inf
+        minimum = np.inf
         for a in range(g.cardinalities[i]):
             cost = unary[g.unary_ptr[i] + a]
             if e >= 0:
@@ -87,8 +87,8 @@ def follow(g: GraphArrays, unary: FloatArray, leaves: IntArray, x: IntArray) -> 
                     cost += edge_cost(g, e, a, x[g.edges[e, 1]])
                 else:
                     cost += edge_cost(g, e, x[g.edges[e, 0]], a)
-            if cost < least:
-                least = cost
+            if cost < minimum:
+                minimum = cost
                 x[i] = a
 
 
@@ -109,10 +109,10 @@ def _centred(tables: FloatArray) -> FloatArray:
     return np.asarray(tables - rows - columns + tables.mean(axis=(-2, -1), keepdims=True))
 
 
-def _blocks(graph: FactorGraph, chosen: Mask) -> Iterator[tuple[IntArray, FloatArray]]:
+def _blocks(graph: FactorGraph, mask: Mask) -> Iterator[tuple[IntArray, FloatArray]]:
     """Yield chosen edges of one shape, and their tables."""
-    for edges, tables in dense_tables(graph) if chosen.any() else ():
-        at = np.flatnonzero(chosen[edges])
+    for edges, tables in dense_tables(graph) if mask.any() else ():
+        at = np.flatnonzero(mask[edges])
         if at.size:
             yield edges[at], tables[at]
 
@@ -123,14 +123,14 @@ def is_potts(graph: FactorGraph) -> Mask:
     return np.asarray((graph.edge_kinds == POTTS) & (first == second))
 
 
-def classify(graph: FactorGraph, chosen: Mask) -> TermForms:
+def classify(graph: FactorGraph, mask: Mask) -> TermForms:
     """Classify the chosen edges."""
     m = graph.n_edges
     fit = TermForms(np.ones(m, dtype=np.bool_), np.zeros(m), np.zeros(m))
-    potts = chosen & is_potts(graph)
+    potts = mask & is_potts(graph)
     weights = graph.edge_weights[potts]
     fit.coupling[potts] = graph.pairwise_values[graph.edge_offsets[potts]] - weights
-    for edges, tables in _blocks(graph, chosen & ~potts):
+    for edges, tables in _blocks(graph, mask & ~potts):
         # Least squares: both tables are centred by rows and columns.
         rest, equal = _centred(tables), _centred(np.eye(*tables.shape[1:]))
         noise = _RELATIVE_RESIDUE * np.abs(tables).max(axis=(1, 2))
@@ -145,15 +145,15 @@ def classify(graph: FactorGraph, chosen: Mask) -> TermForms:
     return fit
 
 
-def fold_potts(graph: FactorGraph, chosen: Mask, fit: TermForms, unary: FloatArray) -> FloatArray:
+def fold_potts(graph: FactorGraph, mask: Mask, fit: TermForms, unary: FloatArray) -> FloatArray:
     """Add the costs of edges other than their coupling to the unaries; return constants (m,)."""
-    potts = chosen & is_potts(graph)
+    potts = mask & is_potts(graph)
     constants = np.where(potts, graph.edge_weights, 0.0)
-    for edges, tables in _blocks(graph, chosen & ~potts):
-        kept = tables - fit.coupling[edges, None, None] * np.eye(*tables.shape[1:])
+    for edges, tables in _blocks(graph, mask & ~potts):
+        remainder = tables - fit.coupling[edges, None, None] * np.eye(*tables.shape[1:])
         first, second = graph.unary_ptr[graph.edges[edges]].T
-        rows, columns = kept.mean(axis=2), kept.mean(axis=1)
+        rows, columns = remainder.mean(axis=2), remainder.mean(axis=1)
         np.add.at(unary, first[:, None] + np.arange(rows.shape[1]), rows)
         np.add.at(unary, second[:, None] + np.arange(columns.shape[1]), columns)
-        constants[edges] = -kept.mean(axis=(1, 2))
+        constants[edges] = -remainder.mean(axis=(1, 2))
     return constants

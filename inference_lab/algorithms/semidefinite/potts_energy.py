@@ -95,8 +95,8 @@ class PottsEnergy:
     def expand(self, labels: list[IntArray]) -> IntArray:
         """Return the labelling of the graph for labels of the nodes of each part."""
         x = np.zeros(self.graph.n_variables, dtype=np.int64)
-        for part, chosen in zip(self.parts, labels, strict=True):
-            x[part.variables] = chosen
+        for part, node_labels in zip(self.parts, labels, strict=True):
+            x[part.variables] = node_labels
         follow(self.graph.arrays, self.unary, self.leaves, x)
         return x
 
@@ -186,12 +186,14 @@ def build_model(graph: FactorGraph) -> PottsEnergy | str:
     parts = []
     for variables in np.split(members, starts[1:]) if members.size else []:
         c = component[variables[0]]
-        own = coupled[np.searchsorted(of_edge, c) : np.searchsorted(of_edge, c, side="right")]
+        part_edges = coupled[
+            np.searchsorted(of_edge, c) : np.searchsorted(of_edge, c, side="right")
+        ]
         number[variables] = np.arange(variables.size)
         costs = unary[graph.unary_ptr[variables][:, None] + np.arange(sizes[variables[0]])]
-        pairs, coupling = number[edges[own]], fit.coupling[own]
+        pairs, coupling = number[edges[part_edges]], fit.coupling[part_edges]
         quantum = 0.0 if places is None else _quantum(costs, pairs, coupling, places)
-        own_constant = math.fsum(constants[own])
+        own_constant = math.fsum(constants[part_edges])
         parts.append(PottsPart(variables, costs, pairs, coupling, own_constant, quantum))
     constants[coupled] = 0.0
     total = math.fsum([graph.constant, constant, stripped, *constants])

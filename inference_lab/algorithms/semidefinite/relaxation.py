@@ -316,8 +316,8 @@ class SDPRelaxation:
         self.fixed_from = n if k > 2 else order
         self.costs, self.constant = costs_of(part)
         # Costs and constant are sums of a few shares of these, and |X_ij| is at most 1.
-        given = abs(part.constant) + np.abs(part.unary).sum() + np.abs(part.coupling).sum()
-        self._rounding = 8.0 * (k + 2) * _EPSILON * float(given)
+        magnitude = abs(part.constant) + np.abs(part.unary).sum() + np.abs(part.coupling).sum()
+        self._rounding = 8.0 * (k + 2) * _EPSILON * float(magnitude)
         self.scale = float(np.sqrt(2.0 * (self.costs**2).sum() / order)) or 1.0
         self.costs /= self.scale
         self.basis = _corners(k) if order > self.fixed_from else np.empty((0, 0))
@@ -475,7 +475,7 @@ class SDPRelaxation:
         """Return the bound that a point of the dual proves; -inf if it is not better."""
         matrix, size = point.matrix, point.matrix.shape[0]
         try:
-            least = float(
+            eigenvalue = float(
                 eigh(
                     matrix.T,
                     lower=False,
@@ -486,16 +486,16 @@ class SDPRelaxation:
             )
         except LinAlgError:
             return -math.inf
-        if self._bound_of(point, max(0.0, -least)) <= self.raw_bound:
+        if self._bound_of(point, max(0.0, -eigenvalue)) <= self.raw_bound:
             return -math.inf
         diagonal = np.abs(np.diagonal(matrix))
         # The transformation of the matrix to the coordinates of V rounds, too.
         norm = 2.0 * float(np.abs(np.tril(matrix)).sum())
         # Shift by the computed eigenvalue, then by the margin of its proof, doubled on failure.
-        margin = 2.0 * (size + 2) * _EPSILON * float((diagonal + abs(least)).sum())
+        margin = 2.0 * (size + 2) * _EPSILON * float((diagonal + abs(eigenvalue)).sum())
         margin += 4.0 * (self.basis.shape[0] + 4) * _EPSILON * norm * (self.basis.size > 0)
         for _ in range(20):
-            shift = max(0.0, -least) + 2.0 * margin
+            shift = max(0.0, -eigenvalue) + 2.0 * margin
             trial = matrix.copy()
             trial[np.arange(size), np.arange(size)] += shift - margin
             try:
@@ -561,17 +561,17 @@ class SDPRelaxation:
             if should_stop():
                 return 0
         codes = search.codes(rows.key)
-        found = self.pool.find(_whole(self.y), self.threshold, rows.key, should_stop)
+        violated = self.pool.find(_whole(self.y), self.threshold, rows.key, should_stop)
         add_triangles(rows, codes, order)
         added = codes.size
-        if found:
-            depth = np.concatenate([f.depth for f in found])
-            most = _OTHERS * order
-            least = -np.inf if depth.size <= most else float(np.sort(depth)[-most])
-            for each in found:
-                chosen = each.depth >= least
-                add_patterns(rows, each, chosen)
-                added += int(chosen.sum())
+        if violated:
+            depth = np.concatenate([f.depth for f in violated])
+            limit = _OTHERS * order
+            cutoff = -np.inf if depth.size <= limit else float(np.sort(depth)[-limit])
+            for group in violated:
+                mask = group.depth >= cutoff
+                add_patterns(rows, group, mask)
+                added += int(mask.sum())
         if added < order // 2:
             self.exhausted = added == 0 and self.threshold <= _LAST_THRESHOLD
             self.threshold = max(_LAST_THRESHOLD, self.threshold / 2)
@@ -598,8 +598,8 @@ class SDPRelaxation:
         ends = np.stack([factor[n], -factor[n]]) if k == 2 else factor[n:]
         nodes = factor[:n]
         if directions:
-            chosen = self.rng.normal(size=(rank, directions))
-            nodes, ends = nodes @ chosen, ends @ chosen
+            projection = self.rng.normal(size=(rank, directions))
+            nodes, ends = nodes @ projection, ends @ projection
         # Nearest end; the squared length of the node is the same for all.
         distance = (ends**2).sum(axis=1) - 2.0 * nodes @ ends.T
         return np.asarray(distance.argmin(axis=1))
@@ -608,5 +608,5 @@ class SDPRelaxation:
         """Return the energy of labels of the nodes."""
         part = self.part
         equal = labels[part.pairs[:, 0]] == labels[part.pairs[:, 1]]
-        own = part.unary[np.arange(part.n_nodes), labels]
-        return part.constant + float(own.sum() + part.coupling[equal].sum())
+        unary = part.unary[np.arange(part.n_nodes), labels]
+        return part.constant + float(unary.sum() + part.coupling[equal].sum())
