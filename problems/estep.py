@@ -135,8 +135,8 @@ class EStep(ProblemFamily):
         # One stream each, so that changing one setting leaves the other draws alone.
         _, draw, flip, start, few = np.random.default_rng(self.seed).spawn(5)
         if self.points is not None and self.points < dataset.n_points:
-            chosen = np.sort(few.permutation(dataset.n_points)[: self.points])
-            features, truth = features[chosen], truth[chosen]
+            rows = np.sort(few.permutation(dataset.n_points)[: self.points])
+            features, truth = features[rows], truth[rows]
             truth = np.unique(truth, return_inverse=True)[1].astype(np.int64)
         if self.standardise:
             spread = features.std(axis=0)
@@ -169,8 +169,10 @@ class EStep(ProblemFamily):
             "source": dataset.source,
         }
         if calibrated > 0:
-            known = self.weight == "calibrated"
-            info["weight_over_calibrated"] = self.weight_factor if known else weight / calibrated
+            is_calibrated = self.weight == "calibrated"
+            info["weight_over_calibrated"] = (
+                self.weight_factor if is_calibrated else weight / calibrated
+            )
         if remarks := self._remarks(info):
             info["remarks"] = remarks
         return EStepProblem(
@@ -234,13 +236,13 @@ class EStepProblem(Problem):
         assert self.constraints is not None and self.truth is not None  # as `EStep` makes it
         x = self.graph.check_labels(labels)
         pairs = (self.constraints.must_link, self.constraints.cannot_link)
-        found = super().score(x)
+        scores = super().score(x)
         if len(self.constraints):
             touched = np.unique(np.concatenate([rows.ravel() for rows in pairs]))
-            found["ari_constrained"] = adjusted_rand(self.truth[touched], x[touched])
+            scores["ari_constrained"] = adjusted_rand(self.truth[touched], x[touched])
             apart, together = (x[rows[:, 0]] != x[rows[:, 1]] for rows in pairs)
-            found["violated"] = float(apart.sum() + (~together).sum()) / len(self.constraints)
-        return found
+            scores["violated"] = float(apart.sum() + (~together).sum()) / len(self.constraints)
+        return scores
 
 
 def _constrained_means(

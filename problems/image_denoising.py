@@ -37,10 +37,10 @@ class DenoisingProblem(ImageProblem):
         """Compare the levels with the image without noise."""
         if self.truth is None or self.palette is None:
             return {}
-        found = self.graph.check_labels(labels)
+        levels = self.graph.check_labels(labels)
         return {
-            "psnr": psnr(self.palette[found], self.palette[self.truth]),
-            "accuracy": float((found == self.truth).mean()),
+            "psnr": psnr(self.palette[levels], self.palette[self.truth]),
+            "accuracy": float((levels == self.truth).mean()),
         }
 
 
@@ -119,9 +119,9 @@ class ImageDenoising(ProblemFamily):
     def __post_init__(self) -> None:
         """Check the settings."""
         super().__post_init__()
-        most = np.finfo(np.float64).max if self.noise == "gaussian" else 1.0
-        if self.strength is not None and not 0.0 <= self.strength <= most:
-            allowed = "finite and not negative" if most > 1.0 else "a share between 0 and 1"
+        limit = np.finfo(np.float64).max if self.noise == "gaussian" else 1.0
+        if self.strength is not None and not 0.0 <= self.strength <= limit:
+            allowed = "finite and not negative" if limit > 1.0 else "a share between 0 and 1"
             raise ValueError(
                 f"strength of {self.noise} noise must be {allowed}, got {self.strength}"
             )

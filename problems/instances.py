@@ -78,10 +78,10 @@ def find(name: str) -> Instance:
     """Return the metadata of the instance of a name."""
     if name in _table():
         return _table()[name]
-    collections = sorted({known.partition("/")[0] for known in _table()})
-    chosen, slash, _ = name.partition("/")
-    if slash and chosen in collections:
-        valid = ", ".join(n for n in _table() if n.startswith(f"{chosen}/"))
+    collections = sorted({key.partition("/")[0] for key in _table()})
+    prefix, slash, _ = name.partition("/")
+    if slash and prefix in collections:
+        valid = ", ".join(n for n in _table() if n.startswith(f"{prefix}/"))
     else:
         valid = ", ".join(f"{collection}/..." for collection in collections)
     raise SpecError(f"unknown instance {name!r}{nearest(name, _table())}; valid names: {valid}")
@@ -111,39 +111,39 @@ class Instances(ProblemFamily):
 
     def build(self, data_dir: Path | None = None) -> Problem:
         """Read the instance, with its evidence."""
-        known = find(self.instance)
-        model = _locate(known, known.file, known.sha256, data_dir)
+        instance = find(self.instance)
+        model = _locate(instance, instance.file, instance.sha256, data_dir)
         evidence = None
-        if known.evidence:
-            evidence = _locate(known, known.evidence, known.evidence_sha256, data_dir)
-        costs = known.format == "uai" and known.scale == "cost"
-        graph = read(model, evidence=evidence, format=known.format, costs=costs)
+        if instance.evidence:
+            evidence = _locate(instance, instance.evidence, instance.evidence_sha256, data_dir)
+        costs = instance.format == "uai" and instance.scale == "cost"
+        graph = read(model, evidence=evidence, format=instance.format, costs=costs)
         published = ("sha256", "status", "proof", "scale", "licence", "origin")
         info: dict[str, int | float | str] = {
             **sizes(graph),
-            **{name: getattr(known, name) for name in published},
+            **{name: getattr(instance, name) for name in published},
         }
-        if known.evidence:
-            info["evidence_sha256"] = known.evidence_sha256
-        if math.isfinite(known.energy):
-            info["best_known"] = known.energy
-        optimal = known.status == "optimal"
+        if instance.evidence:
+            info["evidence_sha256"] = instance.evidence_sha256
+        if math.isfinite(instance.energy):
+            info["best_known"] = instance.energy
+        optimal = instance.status == "optimal"
         return Problem(
             self.spec,
             graph,
-            optimum=known.energy if optimal else None,
-            optimum_source=known.proof if optimal else "",
+            optimum=instance.energy if optimal else None,
+            optimum_source=instance.proof if optimal else "",
             info=info,
         )
 
 
-def _locate(known: Instance, file: str, digest: str, data_dir: Path | None) -> Path:
+def _locate(instance: Instance, file: str, digest: str, data_dir: Path | None) -> Path:
     """Return a file of the data folder if it has this content, compressed or not."""
-    found = find_published(f"map/{file}", data_dir)
-    has = hashlib.sha256(read_bytes(found)).hexdigest()
+    path = find_published(f"map/{file}", data_dir)
+    has = hashlib.sha256(read_bytes(path)).hexdigest()
     if has != digest:
         raise DataFormatError(
-            f"{found} is not the file that instance {known.name!r} needs: the SHA-256 of its "
+            f"{path} is not the file that instance {instance.name!r} needs: the SHA-256 of its "
             f"content is {has}, not {digest}"
         )
-    return found
+    return path

@@ -53,15 +53,15 @@ class SegmentationProblem(ImageProblem):
         scores = super().score(labels)
         if self.truth is None or not self.named:
             return scores
-        chosen = slice(None) if self.scored is None else self.scored
-        truth, found = self.truth[chosen], self.graph.check_labels(labels)[chosen]
+        pixels = slice(None) if self.scored is None else self.scored
+        truth, regions = self.truth[pixels], self.graph.check_labels(labels)[pixels]
         k = int(self.graph.n_labels or 1)
-        both = np.bincount(truth[truth == found], minlength=k)
-        either = np.bincount(truth, minlength=k) + np.bincount(found, minlength=k) - both
+        both = np.bincount(truth[truth == regions], minlength=k)
+        either = np.bincount(truth, minlength=k) + np.bincount(regions, minlength=k) - both
         there = either > 0
         return {
             **scores,
-            "misclassified": float((truth != found).mean()),
+            "misclassified": float((truth != regions).mean()),
             "iou": float((both[there] / either[there]).mean()),
         }
 
@@ -155,8 +155,8 @@ class Segmentation(ProblemFamily):
         if self.models == "kmeans" or truth is None:
             unary = _clustered(colours, self.regions, fit)
             if truth is not None:
-                chosen = slice(None) if scored is None else scored
-                order = numbered_like(unary[chosen].argmin(axis=1), truth[chosen], self.regions)
+                pixels = slice(None) if scored is None else scored
+                order = numbered_like(unary[pixels].argmin(axis=1), truth[pixels], self.regions)
                 unary = np.ascontiguousarray(unary[:, order])
         else:
             unary = self._supervised(colours, truth, scored, fit)
@@ -248,19 +248,19 @@ class Segmentation(ProblemFamily):
     ) -> FloatArray:
         """Fit a mixture to the given pixels of each region."""
         inside = np.arange(truth.size) if scored is None else scored
-        given = np.full(truth.size, -1, dtype=np.int64)
+        seeds = np.full(truth.size, -1, dtype=np.int64)
         fitted: list[IntArray] = []
         for region in range(self.regions):
             members = inside[truth[inside] == region]
             count = min(members.size, max(self.components, round(self.share * members.size)))
             fitted.append(rng.choice(members, count, replace=False))
-            given[fitted[-1]] = region
+            seeds[fitted[-1]] = region
         unary = np.stack([self._mixture(features, f, rng) for f in fitted], axis=1)
         if self.hard:
-            rows = np.flatnonzero(given >= 0)
-            kept = unary[rows, given[rows]]
+            rows = np.flatnonzero(seeds >= 0)
+            costs = unary[rows, seeds[rows]]
             unary[rows] = np.inf
-            unary[rows, given[rows]] = kept
+            unary[rows, seeds[rows]] = costs
         return unary
 
     def _mixture(
@@ -270,8 +270,8 @@ class Segmentation(ProblemFamily):
         if members.size > _FITTED:
             members = rng.choice(members, _FITTED, replace=False)
         # A covariance of fewer than four points for each dimension would overfit.
-        most = members.size // (4 * (features.shape[1] + 1))
-        model = _fit_mixture(features[members], max(1, min(self.components, most)), rng)
+        limit = members.size // (4 * (features.shape[1] + 1))
+        model = _fit_mixture(features[members], max(1, min(self.components, limit)), rng)
         return -np.asarray(model.score_samples(features), dtype=np.float64)
 
 

@@ -73,14 +73,14 @@ class StereoProblem(ImageProblem):
         """Compare disparities with the true ones."""
         assert self.disparities is not None and self.scored is not None  # as `Stereo` makes it
         error = np.abs(self.graph.check_labels(labels) - self.disparities)
-        known = np.isfinite(error)
+        mask = np.isfinite(error)
         scored = error[self.scored]
         if not scored.size:
             return {}
         bad = float((scored > 1.0).mean())
         return {
             "bad_pixels": bad,
-            "bad_pixels_known": float((error[known] > 1.0).mean()),
+            "bad_pixels_known": float((error[mask] > 1.0).mean()),
             "rms": float(np.sqrt((scored**2).mean())),
             "accuracy": 1.0 - bad,
         }
@@ -176,8 +176,8 @@ class Stereo(ProblemFamily):
     def energy(self) -> Energy:
         """The settings of the energy, with the benchmark's where none are given."""
         base = BENCHMARK.get(self.pair, BENCHMARK["tsukuba"])
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name in Energy._fields}
-        return base._replace(**{name: v for name, v in own.items() if v is not None})
+        settings = {f.name: getattr(self, f.name) for f in fields(self) if f.name in Energy._fields}
+        return base._replace(**{name: v for name, v in settings.items() if v is not None})
 
     def build(self, data_dir: Path | None = None) -> StereoProblem:
         """Read or draw the images, and set up the energy."""
@@ -196,13 +196,13 @@ class Stereo(ProblemFamily):
         graph = FactorGraph.from_terms(unary, [SharedTable(edges, table, weights)])
         grey = grey_levels(k)
         filled = np.clip(np.rint(_filled(truth)), 0, k - 1).astype(np.int64)
-        known = np.isfinite(truth)
+        has_truth = np.isfinite(truth)
         return StereoProblem(
             self.spec,
             graph,
             truth=filled.ravel(),
-            scored=np.flatnonzero(known & visible),
-            info={"known": int(known.sum()), "visible": int((known & visible).sum())},
+            scored=np.flatnonzero(has_truth & visible),
+            info={"known": int(has_truth.sum()), "visible": int((has_truth & visible).sum())},
             shape=(height, width),
             palette=grey,
             disparities=truth.ravel(),
@@ -304,9 +304,9 @@ def _half_way(
 def visible_pixels(left: FloatArray, right: FloatArray | None) -> npt.NDArray[np.bool_]:
     """Return a mask of the left pixels that the right image shows, as far as is known."""
     height, width = left.shape
-    known = np.isfinite(left)
-    rows, columns = np.nonzero(known)
-    there = columns - np.rint(left[known]).astype(np.int64)
+    has_truth = np.isfinite(left)
+    rows, columns = np.nonzero(has_truth)
+    there = columns - np.rint(left[has_truth]).astype(np.int64)
     inside = there >= 0
     rows, columns, there = rows[inside], columns[inside], there[inside]
     shift = left[rows, columns]

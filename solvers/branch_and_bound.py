@@ -182,8 +182,8 @@ class BranchAndBound(Solver):
         if run.should_stop():
             return outcome
         assert run.best_labels is not None
-        known = run.best_labels if symmetry is None else symmetry.numbered(run.best_labels)
-        return _explore(network, rounding, run, known, self, outcome)
+        labels = run.best_labels if symmetry is None else symmetry.numbered(run.best_labels)
+        return _explore(network, rounding, run, labels, self, outcome)
 
 
 def _explore(
@@ -201,11 +201,11 @@ def _explore(
         return rounding.bound(network.constant + unit * cost)
 
     # The given labels determine the best labels of the eliminated variables.
-    known = network.positions(labels)
+    positions = network.positions(labels)
     cutoff = HARD
-    if known is not None and math.isfinite(run.best_energy):
-        cutoff = network.cost(known) // unit
-        run.offer(network.expand(known))
+    if positions is not None and math.isfinite(run.best_energy):
+        cutoff = network.cost(positions) // unit
+        run.offer(network.expand(positions))
     # The search may stop within half the tolerance of a proof.
     open_part = run.absolute_gap
     if run.best_energy < math.inf:
@@ -214,8 +214,8 @@ def _explore(
     best = _best_root(network, unit, cutoff, slack, run)
     state, functions = best.state, best.functions
     now = state.now[0]
-    if known is not None:
-        state.best[:] = known[best.order]
+    if positions is not None:
+        state.best[:] = positions[best.order]
     if solver.search == "depth-first":
         now.limit = now.most_backtracks = np.iinfo(np.int64).max
     outcome.diagnostics |= {
@@ -253,8 +253,8 @@ def _explore(
         outcome.converged = True
         outcome.infeasible = int(now.best_cost) == HARD
         if not outcome.infeasible:
-            least = min(bound(int(now.cutoff)), run.best_energy)
-            run.bound(least, rounding.error + 0.5 * run.tolerance_at(run.best_energy))
+            lower_bound = min(bound(int(now.cutoff)), run.best_energy)
+            run.bound(lower_bound, rounding.error + 0.5 * run.tolerance_at(run.best_energy))
     return outcome
 
 

@@ -148,48 +148,48 @@ class BruteForce(Solver):
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Support every graph of at most `max_states` labellings."""
         if graph.log2_states > 62:
-            found = f"about 2^{graph.log2_states:.0f}"
+            count = f"about 2^{graph.log2_states:.0f}"
         else:
             states = math.prod(graph.cardinalities.tolist())
             if states <= self.max_states:
                 return None
-            found = str(states)
-        return f"{found} labellings are too many to enumerate: max_states is {self.max_states}"
+            count = str(states)
+        return f"{count} labellings are too many to enumerate: max_states is {self.max_states}"
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Evaluate block by block, offering each improvement; at T > 0 weigh in a second pass."""
-        blocks, done, least = Blocks(graph), 0, math.inf
+        blocks, done, minimum = Blocks(graph), 0, math.inf
         for head in blocks.heads():
             if run.should_stop(done):
-                claimed = least if math.isfinite(least) else None
+                claimed = minimum if math.isfinite(minimum) else None
                 return Outcome(iterations=done, claimed_energy=claimed)
             energies = blocks.energies(head)
             if energies is None:
                 continue
             done += 1
-            if energies.min() < least:
-                least = float(energies.min())
+            if energies.min() < minimum:
+                minimum = float(energies.min())
                 run.offer(blocks.labels(head, int(energies.argmin())))
-        if least == math.inf:
+        if minimum == math.inf:
             return Outcome(converged=True, infeasible=True, iterations=done)
         # The evaluator's energy, because sums in another order differ in the last bits.
         run.bound(run.best_energy)
         if run.temperature == 0:
-            return Outcome(converged=True, iterations=done, claimed_energy=least)
+            return Outcome(converged=True, iterations=done, claimed_energy=minimum)
         total, weights = 0.0, np.zeros(graph.unary_values.size)
         for head in blocks.heads():
             if run.should_stop(done):
-                return Outcome(iterations=done, claimed_energy=least)
+                return Outcome(iterations=done, claimed_energy=minimum)
             energies = blocks.energies(head)
             if energies is not None:
                 done += 1
-                block = np.exp((least - energies) / run.temperature)
+                block = np.exp((minimum - energies) / run.temperature)
                 total += blocks.add_weights(head, block, weights)
         return Outcome(
             converged=True,
             iterations=done,
-            claimed_energy=least,
+            claimed_energy=minimum,
             marginals=unflatten(graph, weights / total),
-            log_partition=math.log(total) - least / run.temperature,
+            log_partition=math.log(total) - minimum / run.temperature,
             log_partition_kind="exact",
         )

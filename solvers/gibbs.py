@@ -42,7 +42,7 @@ class DrawNumbers:
     #: Energy of the labelling, updated by finite costs.
     energy: float
     #: Least such energy at the end of a sweep.
-    least: float
+    lowest: float
     #: Visits of the last sweep that left a violated hard term.
     violated: int
 
@@ -92,15 +92,15 @@ def gibbs_visits(
             count = work.infinite[a]
             if not np.isinf(g.unary[first + a]) and (fewest < 0 or count < fewest):
                 fewest = count
-        least = np.inf
+        minimum = np.inf
         for a in range(k):
             weight[a] = np.inf
             if not np.isinf(g.unary[first + a]) and work.infinite[a] == fewest:
                 weight[a] = cost[a]
-                least = min(least, weight[a])
+                minimum = min(minimum, weight[a])
         total = 0.0
         for a in range(k):
-            above = (weight[a] - least) / temperature
+            above = (weight[a] - minimum) / temperature
             weight[a] = np.exp(-above) if above < _CUTOFF else 0.0
             total += weight[a]
         rest = uniforms[v] * total
@@ -116,9 +116,9 @@ def gibbs_visits(
         x[i] = label
         violated += fewest > 0
         if (v + 1) % n == 0 or v + 1 == order.size:
-            least = draws.now[0].least
-            if violated == 0 and energy < least - _RELATIVE_GAIN * abs(least):
-                draws.now[0].least = energy
+            minimum = draws.now[0].lowest
+            if violated == 0 and energy < minimum - _RELATIVE_GAIN * abs(minimum):
+                draws.now[0].lowest = energy
                 for j in range(n):
                     draws.best[j] = x[j]
             if v + 1 < order.size:
@@ -367,13 +367,13 @@ class Gibbs(IterativeSolver["_GibbsSampler"]):
 
     def stretch(self, done: int, state: _GibbsSampler) -> tuple[int, bool]:
         """Return the number of sweeps to make at once, and whether to average them."""
-        kept = done - self.burn_in
-        if kept < 0:
+        n_samples = done - self.burn_in
+        if n_samples < 0:
             # Burn-in is averaged, too, in case the time runs out before its end.
-            return min(-kept, state.averages.room(0), state.sweeps_at_once), True
+            return min(-n_samples, state.averages.room(0), state.sweeps_at_once), True
         skipped = state.averages.skipped
-        if kept < skipped:
-            return min(skipped - kept, state.sweeps_at_once), False
+        if n_samples < skipped:
+            return min(skipped - n_samples, state.sweeps_at_once), False
         return min(state.averages.room(0), state.sweeps_at_once), True
 
 
@@ -400,14 +400,14 @@ class _GibbsSampler:
         self.energy = np.full(settings.chains, np.inf)
         self.feasible: npt.NDArray[np.bool_] = np.zeros(settings.chains, dtype=np.bool_)
 
-    def visit(self, x: IntArray, sweeps: int, energy: float, least: float) -> bool:
+    def visit(self, x: IntArray, sweeps: int, energy: float, lowest: float) -> bool:
         """Make `sweeps` sweeps of one chain; return False if time ran out on the way."""
         # ``draws`` then describe these sweeps, which start from `energy`. Only energies below
-        # `least` are recorded.
+        # `lowest` are recorded.
         rng = self.run.rng
         self.draws.sums[:] = 0.0
         now = self.draws.now[0]
-        now.energy, now.least, now.violated = energy, least, 0
+        now.energy, now.lowest, now.violated = energy, lowest, 0
         order = self.order if sweeps == 1 else np.tile(self.order, sweeps)
         step = self.block if sweeps == 1 else order.size
         for lo in range(0, order.size, step):
@@ -438,7 +438,7 @@ class _GibbsSampler:
             self.energy[chain] = now.energy
             if self.feasible[chain] and math.isinf(now.energy):
                 self.energy[chain] = self.run.offer(x)
-            elif now.least < best:
+            elif now.lowest < best:
                 self.run.offer(self.draws.best)
         return True
 

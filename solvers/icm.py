@@ -34,8 +34,8 @@ def renewed_label(
     # Each term has its table, the position of the variable in its scope, and the labels of the
     # scope. Fewer infinite costs come first, then the sum of the others. The compiled sweep of
     # `inference_lab.kernels.descent` does the same, cheaper for terms of a simple form.
-    given = [np.moveaxis(table, s, -1)[(*x[:s], *x[s + 1 :])] for table, s, x in terms]
-    rows = np.stack([unary, *given])
+    slices = [np.moveaxis(table, s, -1)[(*x[:s], *x[s + 1 :])] for table, s, x in terms]
+    rows = np.stack([unary, *slices])
     violations = np.isinf(rows).sum(axis=0)
     costs = np.where(np.isinf(rows), 0.0, rows).sum(axis=0)
     best = int(np.lexsort((costs, violations))[0])

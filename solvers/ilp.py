@@ -124,10 +124,10 @@ class ILP(LinearSolver):
             return
         import pulp
 
-        known = pulp.listSolvers()
-        if self.backend not in known:
+        backends = pulp.listSolvers()
+        if self.backend not in backends:
             raise ValueError(
-                f"backend must be highs or one of {', '.join(known)}, got {self.backend!r}"
+                f"backend must be highs or one of {', '.join(backends)}, got {self.backend!r}"
             )
 
     def missing(self) -> str | None:
@@ -280,7 +280,7 @@ class _ILPSearch:
         run = self.run
         begin = time.perf_counter()
         # Rounds that gain are worth more than branching; ``inf - inf`` is avoided without a limit.
-        kept = _SHARE_AFTER_CUTS * run.remaining if run.time_limit is not None else 0.0
+        reserve_s = _SHARE_AFTER_CUTS * run.remaining if run.time_limit is not None else 0.0
         rounds = 0
         infeasible = False
         # The last solution; a round that time cuts short has none.
@@ -288,7 +288,7 @@ class _ILPSearch:
         model: LinearModel = self.model
         if self.settings.cuts is not None:
             for relaxed in tighten(
-                self.graph, self.relaxation, self.relaxed, lambda: run.remaining - kept
+                self.graph, self.relaxation, self.relaxed, lambda: run.remaining - reserve_s
             ):
                 rounds += 1
                 infeasible = relaxed.infeasible
@@ -333,9 +333,9 @@ class _ILPSearch:
             model = fix_by_reduced_costs(
                 model, self.relaxed.dual_eq, self.relaxed.dual_ub, run.best_energy
             )
-        left = int((model.upper > 0.0).sum())
-        diagnostics["columns_left"] = left
-        if _SETUP_SECONDS * left > run.remaining:
+        n_columns = int((model.upper > 0.0).sum())
+        diagnostics["columns_left"] = n_columns
+        if _SETUP_SECONDS * n_columns > run.remaining:
             diagnostics["ilp_status"] = "no time to start branch and bound"
             return Outcome(diagnostics=diagnostics)
         begin = time.perf_counter()
@@ -352,15 +352,15 @@ class _ILPSearch:
             return Outcome(infeasible=True, iterations=1, diagnostics=diagnostics)
         claimed = None
         if result.x is not None:
-            found = self.offer(model.labels(result.x))
+            energy = self.offer(model.labels(result.x))
             # Before optimality, the model's value may exceed the energy of its own labels, because
             # the variables of the terms need not be the best for them.
-            if result.optimal and found <= run.best_energy:
+            if result.optimal and energy <= run.best_energy:
                 claimed = result.value
         if not math.isnan(result.bound):
             # The program excludes labels that cannot improve on the best labelling.
-            least = min(result.bound, run.best_energy) - result.tolerance
-            run.bound(least, 2.0 * result.tolerance)
+            lower_bound = min(result.bound, run.best_energy) - result.tolerance
+            run.bound(lower_bound, 2.0 * result.tolerance)
         return Outcome(
             converged=result.optimal,
             iterations=1,

@@ -62,13 +62,13 @@ def _plan(graph: FactorGraph, log2_limit: float, most_steps: float = math.inf) -
     """Return the plan of a graph for messages of at most ``2^log2_limit`` entries."""
     # What a run can do must not depend on earlier ones, so a plan serves for the same number of
     # steps, or for more if its search ended by itself.
-    known = _plans.setdefault(graph, {})
-    for (limit, steps), plan in known.items():
+    plans = _plans.setdefault(graph, {})
+    for (limit, steps), plan in plans.items():
         if limit == log2_limit and (
             steps == most_steps or (steps < most_steps and not plan.hurried)
         ):
             return plan
-    plan = known[log2_limit, most_steps] = make_plan(graph, log2_limit, most_steps)
+    plan = plans[log2_limit, most_steps] = make_plan(graph, log2_limit, most_steps)
     return plan
 
 
@@ -208,10 +208,10 @@ class JunctionTree(Solver):
         first = steps = math.inf
         if run.time_limit is not None:
             # At most half of the time for the order, which is useless without the elimination.
-            left = run.remaining - _SECONDS_AN_ENTRY * n_entries(graph)
+            remaining_s = run.remaining - _SECONDS_AN_ENTRY * n_entries(graph)
             share = 2.0 * _ORDER_SHARE if self.estimate and run.temperature > 0 else 0.5
             first = _MOMENT_STEPS
-            if left <= 0.0:
+            if remaining_s <= 0.0:
                 run.offer(unary_minimum(graph))
                 return Outcome(diagnostics={"order": "no time to look for one"})
         temperature = run.temperature
@@ -221,7 +221,7 @@ class JunctionTree(Solver):
             # As fast as the first steps on this machine; by powers of two, so that equal limits
             # have equal plans.
             taken = max(before - run.remaining, _MOMENT_STEPS / _STEPS_PER_SECOND)
-            steps = max(_MOMENT_STEPS, share * left * _MOMENT_STEPS / taken)
+            steps = max(_MOMENT_STEPS, share * remaining_s * _MOMENT_STEPS / taken)
             steps = 2.0 ** math.floor(math.log2(steps))
         refusal = self._refusal(plan, temperature)
         if plan.hurried and (refusal is not None or plan.order.log2_total > _LONG_ELIMINATION):
@@ -312,19 +312,19 @@ class JunctionTree(Solver):
         if run.time_limit is not None:
             steps = _ORDER_SHARE * max(0.0, run.remaining - reserve) * _STEPS_PER_SECOND
         order = elimination_order(interactions(graph, plan.domains, plan.couples), most_steps=steps)
-        most = max(2.0, self.max_bytes / 20)
+        limit = max(2.0, self.max_bytes / 20)
         if run.time_limit is None:
-            return self._with_copies(graph, run, plan, order, min(_ESTIMATE_ENTRIES, most), 0.0)
+            return self._with_copies(graph, run, plan, order, min(_ESTIMATE_ENTRIES, limit), 0.0)
         # Small tables give a first estimate, and their time the size of the tables of the next.
         began = run.remaining
         entries = _WARM_ENTRIES_PER_SECOND * (began - reserve) / (2 * _ESTIMATE_SWEEPS)
-        entries = max(2.0, min(entries * _FIRST_SHARE, most))
+        entries = max(2.0, min(entries * _FIRST_SHARE, limit))
         first = self._with_copies(graph, run, plan, order, entries, reserve)
         sweeps = first.diagnostics.get("sweeps", 0)
         if not sweeps or first.infeasible or not first.diagnostics["copies"]:
             return first
         took = (began - run.remaining) / sweeps
-        entries = min(most, entries * (run.remaining - reserve) / (took * _ESTIMATE_SWEEPS))
+        entries = min(limit, entries * (run.remaining - reserve) / (took * _ESTIMATE_SWEEPS))
         if entries < 2.0 * first.diagnostics["entries"]:
             return first
         second = self._with_copies(graph, run, plan, order, entries, reserve)

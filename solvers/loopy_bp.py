@@ -50,13 +50,13 @@ _FIRST = {"chains": 0.05}
 
 def soft_minimum(values: FloatArray, temperature: float, axis: tuple[int, ...]) -> FloatArray:
     """Return ``-T log sum exp(-values / T)`` over axes, and the minimum at T = 0."""
-    least = values.min(axis=axis, keepdims=True)
+    minimum = values.min(axis=axis, keepdims=True)
     if temperature > 0.0:
-        shifted = values - np.where(np.isfinite(least), least, 0.0)
+        shifted = values - np.where(np.isfinite(minimum), minimum, 0.0)
         with np.errstate(divide="ignore"):  # all infinite
             rest = np.log(np.exp(-shifted / temperature).sum(axis=axis, keepdims=True))
-        least = np.where(np.isfinite(least), least - temperature * rest, np.inf)
-    return np.asarray(np.squeeze(least, axis=axis))
+        minimum = np.where(np.isfinite(minimum), minimum - temperature * rest, np.inf)
+    return np.asarray(np.squeeze(minimum, axis=axis))
 
 
 def renewed_message(

@@ -56,32 +56,32 @@ def kleinberg_tardos(
     """Fill each row of `rows` with random labels of `free` by ``u``, see `LPRelaxation`."""
     # Repeat: draw a label h and a threshold alpha from (0, 1]; every variable without a label that
     # has ``u_ih >= alpha`` gets h; until all have one.
-    left = np.empty(free.size, dtype=np.int64)
+    unlabelled = np.empty(free.size, dtype=np.int64)
     width = 0
     for i in free:
         width = max(width, g.cardinalities[i])
     for d in range(rows.shape[0]):
-        n_left = free.size
-        for p in range(n_left):
-            left[p] = p
+        n_remaining = free.size
+        for p in range(n_remaining):
+            unlabelled[p] = p
         for _ in range(_MAX_PHASES):
-            if n_left == 0:
+            if n_remaining == 0:
                 break
             h = int(rng.random() * width)
             alpha = 1.0 - rng.random()
-            kept = 0
-            for q in range(n_left):
-                p = left[q]
+            count = 0
+            for q in range(n_remaining):
+                p = unlabelled[q]
                 i = free[p]
                 if h < g.cardinalities[i] and u[g.unary_ptr[i] + h] >= alpha:
                     rows[d, p] = h
                 else:
-                    left[kept] = p
-                    kept += 1
-            n_left = kept
-        for q in range(n_left):
-            i = free[left[q]]
-            rows[d, left[q]] = np.argmax(u[g.unary_ptr[i] : g.unary_ptr[i + 1]])
+                    unlabelled[count] = p
+                    count += 1
+            n_remaining = count
+        for q in range(n_remaining):
+            i = free[unlabelled[q]]
+            rows[d, unlabelled[q]] = np.argmax(u[g.unary_ptr[i] : g.unary_ptr[i + 1]])
 
 
 @dataclass(frozen=True)

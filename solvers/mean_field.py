@@ -82,9 +82,9 @@ def renewed_distribution(
     # table, the position of the variable in its scope, and the distributions of the scope. The
     # compiled update is equivalent, and cheaper for terms of a simple form.
     field = unary
-    for table, own, scope in terms:
-        expected = np.moveaxis(table, own, 0)
-        for q in reversed([*scope[:own], *scope[own + 1 :]]):
+    for table, axis, scope in terms:
+        expected = np.moveaxis(table, axis, 0)
+        for q in reversed([*scope[:axis], *scope[axis + 1 :]]):
             expected = expected @ q
         field = field + expected
     weights = np.exp(-(field - field.min()) / temperature)
@@ -96,10 +96,10 @@ def potts_costs(
     g: GraphArrays, gains: FloatArray, i: int, k: int, q: FloatArray, cap: float, field: FloatArray
 ) -> None:
     """Fill the field of a variable of `k` labels, up to a constant, from its edges."""
-    own = np.uint64(g.unary_ptr[i])
+    start = np.uint64(g.unary_ptr[i])
     for b in range(k):
         a = np.uint64(b)
-        field[a] = min(g.unary[own + a], cap)
+        field[a] = min(g.unary[start + a], cap)
     for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
         # All variables have `k` labels.
         other = np.uint64(g.adj_var[p] * k)

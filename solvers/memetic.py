@@ -103,8 +103,8 @@ def _relabel_block(
     tables: bool | None,
 ) -> int:
     """Relabel a random block of the variables in and around a region; return the work."""
-    most = np.log2(b.tables.entries.size)
-    grow(soft, b, r.near[:count], most, 2 * b.tables.messages.size, int(uniform * _SEEDS))
+    log2_entries = np.log2(b.tables.entries.size)
+    grow(soft, b, r.near[:count], log2_entries, 2 * b.tables.messages.size, int(uniform * _SEEDS))
     arrange(b)
     eliminate(soft, r.shadow, b, 0, _UNLIMITED, tables)
     decode(soft, r.shadow, b, tables)
@@ -145,8 +145,8 @@ def mutate(
     # A region gets random labels, one label, two labels swapped, or the labels of the mate. Chains
     # and blocks repair the damage. The connected parts of the changes that lower the energy stay.
     # `r.shadow` equals `x`, before and after.
-    most = _HEAD + largest + _BLOCKS
-    while at + most <= uniforms.size and work > 0:
+    n_draws = _HEAD + largest + _BLOCKS
+    while at + n_draws <= uniforms.size and work > 0:
         r.now[0].mutations += 1
         begin_kick(c)
         centre = int(uniforms[at] * x.size)
@@ -186,7 +186,7 @@ def mutate(
             at += 1
         r.now[0].gains += keep_better_parts(g, x, c, rules.tolerance, tables)
         _copy_changes(x, c, r)
-    return at if at + most <= uniforms.size else -1
+    return at if at + n_draws <= uniforms.size else -1
 
 
 @lean_kernel
@@ -323,16 +323,16 @@ class _Population:
         self.energies: list[float] = []
         # `since`: children in a row without a better labelling.
         self.made = self.crossed = self.since = 0
-        self.least = math.inf
+        self.best_energy = math.inf
         terms = n + graph.n_edges + graph.n_factors
         self.tolerance = RELATIVE_GAIN * cost_scale(graph) * terms
 
     @property
     def settled(self) -> bool:
         """Whether children no longer gain, or all individuals have the same energy."""
-        least, most = min(self.energies), max(self.energies)
+        low, high = min(self.energies), max(self.energies)
         # Both may be infinite.
-        equal = least == most or most - least <= self.tolerance
+        equal = low == high or high - low <= self.tolerance
         return self.full and (equal or self.since >= self.settings.generations)
 
     def grow(self) -> bool:
@@ -464,8 +464,8 @@ class _Population:
     def offer(self, x: IntArray) -> None:
         """Offer a labelling if it is the best so far."""
         energy = float(self.graph.energy(x))
-        if energy < self.least:
-            self.least = energy
+        if energy < self.best_energy:
+            self.best_energy = energy
             self.run.offer(x)
 
     def _descend(self, x: IntArray, rules: Rules) -> None:

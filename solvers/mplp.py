@@ -57,8 +57,8 @@ def shares_of_factor(table: FloatArray, costs: list[FloatArray]) -> list[FloatAr
     axes = range(table.ndim)
     others = [tuple(s for s in axes if s != axis) for axis in axes]
     along = [np.expand_dims(costs[axis], others[axis]) for axis in axes]
-    held = table + sum(along)
-    parts = [held.min(others[s], keepdims=True) / table.ndim - along[s] for s in axes]
+    total = table + sum(along)
+    parts = [total.min(others[s], keepdims=True) / table.ndim - along[s] for s in axes]
     for axis in axes:
         rest = table - sum(parts[s] for s in others[axis])
         parts[axis] = rest.min(others[axis], keepdims=True)
@@ -157,9 +157,9 @@ class MPLP(IterativeSolver["_Sweeps"]):
         """Update every term once."""
         if not state.sweep(bool(done % 2), run):
             return None
-        found = state.bound()
-        state.converged = state.standstill.reached(found)
-        raised = next_energy(state.graph, found, state.step)
+        bound = state.bound()
+        state.converged = state.standstill.reached(bound)
+        raised = next_energy(state.graph, bound, state.step)
         return Progress(state.converged, raised, residual=2.0 * state.rounding)
 
     def decode(self, state: _Sweeps, run: Run, done: int) -> IntArray | None:

@@ -172,17 +172,17 @@ class _Search:
         self.graph, self.gains, self.constant = graph, gains, constant
         self.step = energy_step(graph)
         n = gains.n
-        self.most = min(n, int(graph.cardinalities[0]))
-        self.can_anneal = can_anneal(gains, self.most)
+        self.max_clusters = min(n, int(graph.cardinalities[0]))
+        self.can_anneal = can_anneal(gains, self.max_clusters)
         if run.initial is None:
-            self.labels = first_partition(gains, self.most)
+            self.labels = first_partition(gains, self.max_clusters)
         else:
-            self.labels = improve(gains, run.initial, self.most)
+            self.labels = improve(gains, run.initial, self.max_clusters)
         run.offer(self.labels)
         run.bound(self.energy_bound(packing_bound(gains)))
         self.tree: PartitionTree | None = None
-        if n <= _MOST_VARIABLES and self.most > 1:
-            self.tree = PartitionTree(gains, self.most, run.rng)
+        if n <= _MOST_VARIABLES and self.max_clusters > 1:
+            self.tree = PartitionTree(gains, self.max_clusters, run.rng)
         self.bounded = self.tree is None
         self.most_splits = settings.splits
         self.tree_seconds = 0.0
@@ -224,8 +224,8 @@ class _Search:
         size = self.size(run)
         if math.isnan(size):
             return taken <= _FIRST_SHARE * limit
-        each = taken / (self.tree.closed + self.tree.split)
-        return size * each <= _FACTOR * limit and taken <= _SHARE * run.seconds
+        node_s = taken / (self.tree.closed + self.tree.split)
+        return size * node_s <= _FACTOR * limit and taken <= _SHARE * run.seconds
 
     def closes(self, value: float, run: Run) -> bool:
         """Whether a bound on the value excludes lower energies than the best one."""
@@ -235,11 +235,11 @@ class _Search:
 
     def anneal(self, number: int, run: Run) -> bool:
         """Make an anneal; return whether it was complete."""
-        left = run.remaining
+        span = run.remaining
 
         def spent() -> float:
-            return 1.0 - run.remaining / left if 0.0 < left < math.inf else float(left <= 0.0)
+            return 1.0 - run.remaining / span if 0.0 < span < math.inf else float(span <= 0.0)
 
-        self.labels, complete = annealed(self.gains, self.most, number, run.rng, spent)
+        self.labels, complete = annealed(self.gains, self.max_clusters, number, run.rng, spent)
         run.offer(self.labels)
         return complete

@@ -160,8 +160,8 @@ class CPSAT(Solver):
                 solver.stop_search()
 
         def bound(value: float) -> None:
-            least = min(model.rounding.bound(max(0.0, value)), run.best_energy)
-            run.bound(least, model.rounding.error)
+            lower_bound = min(model.rounding.bound(max(0.0, value)), run.best_energy)
+            run.bound(lower_bound, model.rounding.error)
 
         class Listener(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
             def on_solution_callback(self) -> None:
@@ -211,16 +211,16 @@ class _Model:
             if i % _BLOCK == 0 and out_of_time():
                 return False
             if k == 1:
-                own = [true]
+                literals = [true]
             elif k == 2:
                 first = self.model.new_bool_var("")
-                own = [first, ~first]
+                literals = [first, ~first]
             else:
-                own = [self.model.new_bool_var("") for _ in range(k)]
-                self.model.add_exactly_one(own)
+                literals = [self.model.new_bool_var("") for _ in range(k)]
+                self.model.add_exactly_one(literals)
             begin = len(self.literals)
-            self.literals += own
-            for literal, cost in zip(own, costs[begin : begin + k], strict=True):
+            self.literals += literals
+            for literal, cost in zip(literals, costs[begin : begin + k], strict=True):
                 if math.isinf(cost):
                     self._forbid([literal])
                 elif cost > 0:
@@ -235,10 +235,10 @@ class _Model:
 
     def start_from(self, labels: IntArray) -> None:
         """Hint at a labelling."""
-        chosen = set((self.graph.unary_ptr[:-1] + labels).tolist())
+        entries = set((self.graph.unary_ptr[:-1] + labels).tolist())
         for c, (i, k) in enumerate(self._owners):
             if k > 2 or (k == 2 and c == self.graph.unary_ptr[i]):
-                self.model.add_hint(self.literals[c], c in chosen)
+                self.model.add_hint(self.literals[c], c in entries)
 
     def labels(self, value: Callable[[Any], bool]) -> IntArray:
         """Read the labelling of a solution."""
@@ -273,23 +273,23 @@ class _Model:
     def _add_edge(self, e: int) -> None:
         graph = self.graph
         i, j = graph.edges[e].tolist()
-        own = self.literals[graph.unary_ptr[i] : graph.unary_ptr[i + 1]]
-        other = self.literals[graph.unary_ptr[j] : graph.unary_ptr[j + 1]]
+        first = self.literals[graph.unary_ptr[i] : graph.unary_ptr[i + 1]]
+        second = self.literals[graph.unary_ptr[j] : graph.unary_ptr[j + 1]]
         if graph.edge_kinds[e] == TABLE:
-            self._add_table(graph.edge_table(e), [own, other])
+            self._add_table(graph.edge_table(e), [first, second])
             return
         table = graph.edge_table(e)
         costs = self.rounding.integers(table_rises(table[None])[0])
         k = min(table.shape)
         if max(table.shape) > 1:
             differ = costs[-1, 0] if table.shape[0] > 1 else costs[0, -1]
-            cases = [[own[a], ~other[a]] for a in range(k)]
+            cases = [[first[a], ~second[a]] for a in range(k)]
             # A label that only one end has differs from all labels of the other end.
-            cases += [[lone] for lone in (*own[k:], *other[k:])]
+            cases += [[lone] for lone in (*first[k:], *second[k:])]
             self._charge(cases, float(differ))
         same = np.diagonal(costs)
         for cost in np.unique(same).tolist():
-            self._charge([[own[a], other[a]] for a in np.flatnonzero(same == cost)], cost)
+            self._charge([[first[a], second[a]] for a in np.flatnonzero(same == cost)], cost)
 
     def _add_factor(self, f: int) -> None:
         graph = self.graph

@@ -163,19 +163,19 @@ class PgmpyJunctionTree(Solver):
 def merged_terms(graph: FactorGraph) -> list[Term]:
     """List unaries, edges and factors; those over the same variables are added up."""
     # pgmpy looks factors up by the set of their variables and keeps only one per set.
-    found: dict[frozenset[int], Term] = {
+    terms: dict[frozenset[int], Term] = {
         frozenset([i]): ((i,), graph.unary_of(i)) for i in range(graph.n_variables)
     }
     for scope, table in graph.factors():
         if len(scope) == 1:
             continue
         key = frozenset(scope)
-        if key in found:
-            first, before = found[key]
+        if key in terms:
+            first, before = terms[key]
             table = before + np.transpose(table, [scope.index(i) for i in first])
             scope = first
-        found[key] = (scope, table)
-    return list(found.values())
+        terms[key] = (scope, table)
+    return list(terms.values())
 
 
 def range_of(table: FloatArray) -> float:
@@ -281,12 +281,12 @@ class _Answer:
             variables, values = tree.belief(clique)
             if self.best:
                 # Labels chosen nearer to the root are kept.
-                chosen = tuple(
+                index = tuple(
                     slice(None) if self.labels[i] < 0 else int(self.labels[i]) for i in variables
                 )
-                left = values[chosen]
+                rest = values[index]
                 free = [i for i in variables if self.labels[i] < 0]
-                self.labels[free] = np.unravel_index(int(np.argmax(left)), left.shape)
+                self.labels[free] = np.unravel_index(int(np.argmax(rest)), rest.shape)
             else:
                 for axis, i in enumerate(variables):
                     others = tuple(a for a in range(values.ndim) if a != axis)

@@ -179,8 +179,8 @@ class Semidefinite(IterativeSolver["_Ascent"]):
         building = _SECONDS_AN_ENTRY * n_entries(graph)
         reduction = unchanged(graph, 0)
         if self.persistency and run.remaining > building:
-            kept = building + run.estimated_seconds(SHRINKING)
-            reduction = reduce(graph, lambda: run.remaining <= kept, keep_forms=True)
+            reserve_s = building + run.estimated_seconds(SHRINKING)
+            reduction = reduce(graph, lambda: run.remaining <= reserve_s, keep_forms=True)
         if building > run.remaining + _AFTER_THE_END:
             return Outcome(diagnostics={"matrices": "no time to set them up"})
         model = build_model(reduction.graph)
@@ -353,12 +353,12 @@ class _Ascent:
         """Adopt the best labelling for the parts whose energy it lowers."""
         if self.run.best_labels is None:
             return
-        chosen = self.model.nodes_of(self.reduction.restrict(self.run.best_labels))
+        node_labels = self.model.nodes_of(self.reduction.restrict(self.run.best_labels))
         for number, piece in self.pieces.items():
-            energy = piece.relaxation.energy(chosen[number])
+            energy = piece.relaxation.energy(node_labels[number])
             if energy < piece.energy:
-                piece.labels, piece.energy = chosen[number], energy
-                self.labels[number] = chosen[number]
+                piece.labels, piece.energy = node_labels[number], energy
+                self.labels[number] = node_labels[number]
 
     def improve(self, labels: list[IntArray]) -> None:
         """Improve a labelling of the parts, and offer it."""

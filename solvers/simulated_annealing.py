@@ -74,19 +74,19 @@ def heat_bath(
         local_costs(g, x, i, cost, infinite)
         leave(p, used, x[i])
         add_prices(p, used, k, cost)
-        least = np.inf
+        minimum = np.inf
         for a in range(k):
-            least = min(least, cost[a] + infinite[a] * penalty)
+            minimum = min(minimum, cost[a] + infinite[a] * penalty)
         change -= cost[x[i]]
         violations -= infinite[x[i]]
         total = 0.0
         for a in range(k):
-            above = cost[a] + infinite[a] * penalty - least
+            above = cost[a] + infinite[a] * penalty - minimum
             if above < _CUTOFF * temperatures[turn]:
                 total += np.exp(-above / temperatures[turn])
         rest = uniforms[v] * total
         for a in range(k):
-            above = cost[a] + infinite[a] * penalty - least
+            above = cost[a] + infinite[a] * penalty - minimum
             if above < _CUTOFF * temperatures[turn]:
                 # The last label with weight is the fallback if rounding leaves a rest.
                 x[i] = a
@@ -138,10 +138,10 @@ def relabel(g: GraphArrays, x: IntArray, i: int, new: int, fields: FloatArray) -
                 fields[np.uint64(first + new)] += g.pairwise[np.uint64(at + new * kind)] - weight
             continue
         # Strides for the rows of the two labels in the table, or for their columns.
-        own, step = (k, 1) if h & np.uint64(1) == np.uint64(0) else (1, g.cardinalities[i])
+        stride, step = (k, 1) if h & np.uint64(1) == np.uint64(0) else (1, g.cardinalities[i])
         for b in range(k):
-            paid = g.pairwise[np.uint64(at + old * own + b * step)]
-            pays = g.pairwise[np.uint64(at + new * own + b * step)]
+            paid = g.pairwise[np.uint64(at + old * stride + b * step)]
+            pays = g.pairwise[np.uint64(at + new * stride + b * step)]
             fields[np.uint64(first + b)] += weight * (pays - paid)
 
 
@@ -177,12 +177,12 @@ def heat_bath_by_fields(
         i = order[at]
         k = g.cardinalities[i]
         first = g.unary_ptr[i]
-        least = np.inf
+        minimum = np.inf
         for a in range(k):
-            least = min(least, fields[np.uint64(first + a)])
+            minimum = min(minimum, fields[np.uint64(first + a)])
         total = 0.0
         for a in range(k):
-            above = (fields[np.uint64(first + a)] - least) * beta
+            above = (fields[np.uint64(first + a)] - minimum) * beta
             weights[a] = np.exp(-above) if above < _CUTOFF else 0.0
             total += weights[a]
         rest = uniforms[v] * total
@@ -409,18 +409,18 @@ class _AnnealingState:
         )
         return float(change), int(violations)
 
-    def anneal(self, warm: bool, left: int) -> bool:
-        """Cool down once and reheat, within the `left`-th part of the remaining budget."""
+    def anneal(self, warm: bool, n_rounds: int) -> bool:
+        """Cool down once and reheat, within the `n_rounds`-th part of the remaining budget."""
         settings, run = self.settings, self.run
         sweeps = settings.sweeps
         # Under a tight budget, the anneal of all variables gains more than reheats.
         first_share = 0.5 if settings.reheats else 1.0
         limit = math.inf
         if run.max_iterations is not None:
-            granted = max(1, (run.max_iterations - self.sweeps) // left)
+            granted = max(1, (run.max_iterations - self.sweeps) // n_rounds)
             limit = (self.sweeps + granted) * self.n
             sweeps = min(sweeps, max(1, int(granted * first_share)))
-        time_left = run.remaining * (left - 1) / left
+        time_left = run.remaining * (n_rounds - 1) / n_rounds
         span = (run.remaining - time_left) * (1.0 - _RESERVE)
         full = self.cool(warm, sweeps, span * first_share)
         stable = self.quench()

@@ -189,7 +189,7 @@ class _BlockSearch:
         self.many = int(domains.sizes.max(initial=1)) > _MANY_LABELS
         self.cost, self.infinite = np.empty(k), np.zeros(k, dtype=np.int64)
         self.seen = np.zeros(n, dtype=np.int64)
-        self.found = np.empty(n, dtype=np.int64)
+        self.region = np.empty(n, dtype=np.int64)
         self.undecided = np.flatnonzero(domains.sizes > 1)
         self.x = self._start()
         self.tolerance = _RELATIVE_GAIN * cost_scale(graph) * (n + graph.n_edges + graph.n_factors)
@@ -206,8 +206,8 @@ class _BlockSearch:
         cheapest = first_allowed(self.graph, self.domains)
         if self.run.initial is None:
             return cheapest
-        given = self.domains.allowed[self.graph.unary_ptr[:-1] + self.run.initial]
-        return np.where(given, self.run.initial, cheapest)
+        is_allowed = self.domains.allowed[self.graph.unary_ptr[:-1] + self.run.initial]
+        return np.where(is_allowed, self.run.initial, cheapest)
 
     def solve_whole(self) -> bool:
         """Solve the problem exactly if one block holds it all; return whether it was solved."""
@@ -314,14 +314,14 @@ class _BlockSearch:
 
     def _other_labels(self, which: IntArray) -> IntArray:
         """Draw one new label for all variables, or a neighbouring label for each of them."""
-        rng, own = self.run.rng, self.x[which]
+        rng, current = self.run.rng, self.x[which]
         if rng.random() < 0.5:
             other = np.full(which.size, rng.integers(self.cost.size))
         else:
-            other = own + rng.choice([-1, 1])
+            other = current + rng.choice([-1, 1])
         fits = (other >= 0) & (other < self.graph.cardinalities[which])
         fits[fits] = self.domains.allowed[self.graph.unary_ptr[which[fits]] + other[fits]]
-        return np.where(fits, other, own)
+        return np.where(fits, other, current)
 
     def _descend(self, candidates: IntArray) -> float | None:
         """Relabel blocks until several in a row gain nothing; return the change of energy."""
@@ -348,8 +348,8 @@ class _BlockSearch:
         size = int(smallest * (largest / smallest) ** rng.random())
         centre = int(rng.choice(self.undecided))
         self.searches += 1
-        count = nearest(self.arrays, centre, size, self.seen, self.searches, self.found)
-        region = self.found[:count].copy()
+        count = nearest(self.arrays, centre, size, self.seen, self.searches, self.region)
+        region = self.region[:count].copy()
         before = x[region]
         sizes = self.domains.sizes[region]
         drawn = self.domains.labels[self.domains.ptr[region] + rng.integers(0, sizes)]
@@ -371,8 +371,8 @@ class _BlockSearch:
     def _fuse(self, differs: IntArray, other: IntArray, total: float) -> bool:
         """Fuse labellings that differ at some variables, offer a gain; return whether in time."""
         self.searches += 1
-        count = surround(self.arrays, differs, self.searches, self.seen, self.found)
-        around = self.found[:count].copy()
+        count = surround(self.arrays, differs, self.searches, self.seen, self.region)
+        around = self.region[:count].copy()
         change: float | None = 0.0
         for turn in range(2):
             if self.many and turn == 0:

@@ -158,9 +158,9 @@ class Toulbar2(Solver):
         ended = self._search(network, run)
         diagnostics["nodes"] = int(network.GetNbNodes())
         diagnostics["backtracks"] = int(network.GetNbBacktracks())
-        found = network.GetSolutions()
-        if found:
-            cost, values = min(found, key=lambda pair: pair[0])
+        solutions = network.GetSolutions()
+        if solutions:
+            cost, values = min(solutions, key=lambda pair: pair[0])
             run.offer(np.array(values, dtype=np.int64))
             highest = min(highest, cost)
         elif ended and highest == math.inf:

@@ -171,7 +171,7 @@ class TRWBP(IterativeSolver["_Passing"]):
         graph, marginals = run.graph, state.marginals()
         run.offer(least_labels(graph, -marginals))
         outcome.marginals = unflatten(graph, marginals)
-        outcome.log_partition, outcome.log_partition_kind = state.least, "upper"
+        outcome.log_partition, outcome.log_partition_kind = state.best_bound, "upper"
         outcome.diagnostics = {
             "trees": int(state.forests.share.size),
             "tree_updates": state.updates,
@@ -191,8 +191,8 @@ class _Passing:
         self.arrays = graph.arrays
         unary = np.full(graph.unary_values.size, np.inf)
         owner = np.repeat(np.arange(graph.n_variables), domains.sizes)
-        left = graph.unary_ptr[owner] + domains.labels
-        unary[left] = graph.unary_values[left]
+        entries = graph.unary_ptr[owner] + domains.labels
+        unary[entries] = graph.unary_values[entries]
         ptr = starts_of(graph.cardinalities[graph.edges.ravel()[graph.arrays.adj_half]])
         rho = appearance(graph, forests)
         self.state = State(
@@ -206,7 +206,7 @@ class _Passing:
         self.change = math.inf
         # `sweeps` counts from the last bound; `before` is for undoing an update of probabilities.
         self.sweeps = self.updates = 0
-        self.least, self.share = math.inf, _FIRST_STEP
+        self.best_bound, self.share = math.inf, _FIRST_STEP
         self.bounded, self.improving = False, settings.tree_updates > 0 and not graph.is_forest
         self.before: tuple[Forests, State] | None = None
 
@@ -230,10 +230,10 @@ class _Passing:
         bound = self.bound()
         if self.before is not None:
             self.updates += 1
-            if bound >= self.least:
+            if bound >= self.best_bound:
                 self.restore(self.before)
                 self.share /= 2
-        self.least = min(self.least, bound)
+        self.best_bound = min(self.best_bound, bound)
         self.before, self.bounded, self.sweeps = None, True, 0
         updates = self.settings.tree_updates
         self.improving = self.improving and self.updates < updates and self.share >= _LAST_STEP

@@ -91,16 +91,16 @@ def one_pass(
     for place, s in enumerate(order):
         neighbours = [t for t in order if (s, t) in tables]
         later = [t for t in order[place:] if (s, t) in tables]
-        held = unaries[s] + sum(messages[t, s] for t in neighbours)
+        costs = unaries[s] + sum(messages[t, s] for t in neighbours)
         chains = max(len(later), len(neighbours) - len(later), 1)
-        if held.min() == math.inf:
+        if costs.min() == math.inf:
             return math.inf
-        bound += (1.0 - len(later) / chains) * float(held.min())
+        bound += (1.0 - len(later) / chains) * float(costs.min())
         for t in later:
             # Labels of infinite cost stay infinite, because ``inf - inf`` is undefined.
-            given = np.full(held.size, np.inf)
-            np.subtract(held / chains, messages[t, s], out=given, where=np.isfinite(held))
-            new = (given[:, None] + tables[s, t]).min(axis=0)
+            cavity = np.full(costs.size, np.inf)
+            np.subtract(costs / chains, messages[t, s], out=cavity, where=np.isfinite(costs))
+            new = (cavity[:, None] + tables[s, t]).min(axis=0)
             if new.min() == math.inf:
                 return math.inf
             bound += float(new.min())
@@ -126,7 +126,7 @@ def add_up(
     costs: FloatArray,
 ) -> None:
     """Write the costs of variable ``i``: its own and the messages of all its edges."""
-    own = g.unary[g.unary_ptr[i] : g.unary_ptr[i] + k]
+    unary = g.unary[g.unary_ptr[i] : g.unary_ptr[i] + k]
     q, stop = np.uint64(plan.ptr[rank]), np.uint64(plan.ptr[rank + np.uint64(1)])
     if q + np.uint64(4) == stop:
         # Four messages, as inside a grid, are added at once, so each sum is written once.
@@ -136,11 +136,11 @@ def add_up(
         four = np.uint64(plan.at[q + np.uint64(3)])
         for b in range(k):
             a = np.uint64(b)
-            total = own[a] + (rows[one + a] + rows[two + a])
+            total = unary[a] + (rows[one + a] + rows[two + a])
             costs[a] = total + (rows[three + a] + rows[four + a])
         return
     for b in range(k):
-        costs[b] = own[b]
+        costs[b] = unary[b]
     while q + np.uint64(1) < stop:
         # Two messages at once, so that the costs are read and written half as often.
         one = np.uint64(plan.at[q])
@@ -158,17 +158,17 @@ def add_up(
 
 @inlined
 def take_share(
-    k: int, given: FloatArray, share: float, message: FloatArray, costs_are: int, out: FloatArray
+    k: int, total: FloatArray, share: float, message: FloatArray, costs_are: int, out: FloatArray
 ) -> None:
     """Write a variable's share of its costs for a term, less the term's own message."""
     # A label of infinite cost is in no labelling of finite energy. It stays infinite for every
     # term, because ``inf - inf`` is undefined. `out` may be `message`.
     if costs_are == INFINITE:
         for a in range(k):
-            out[a] = np.inf if np.isinf(given[a]) else share * given[a] - message[a]
+            out[a] = np.inf if np.isinf(total[a]) else share * total[a] - message[a]
     else:
         for a in range(k):
-            out[a] = share * given[a] - message[a]
+            out[a] = share * total[a] - message[a]
 
 
 @inlined_minimum
@@ -191,11 +191,11 @@ def turn_attractive(
 
 
 @inlined_minimum
-def attractive_message(k: int, rise: float, given: FloatArray, message: FloatArray) -> float:
-    """Write the Potts message of `given`, which may hold ``inf``; return its minimum."""
-    best = least(k, given)
+def attractive_message(k: int, rise: float, cavity: FloatArray, message: FloatArray) -> float:
+    """Write the Potts message of `cavity`, which may hold ``inf``; return its minimum."""
+    best = least(k, cavity)
     for a in range(k):
-        message[a] = min(given[a] - best, rise)
+        message[a] = min(cavity[a] - best, rise)
     return best
 
 
@@ -204,30 +204,30 @@ def linear_message(
     k: int,
     slope: float,
     truncation: float,
-    given: FloatArray,
+    cavity: FloatArray,
     down: FloatArray,
     up: FloatArray,
     rows: FloatArray,
     start: np.uint64,
 ) -> float:
-    """Write the truncated linear message of `given` to `rows`; return the minimum of `given`."""
-    # ``rows[start + b] = min(min_a given[a] + slope |a - b| - best, truncation)`` with ``best`` the
-    # least of `given`. If the truncation is at most twice the slope, only the next label on either
-    # side counts.
+    """Write the truncated linear message of `cavity` to `rows`; return the minimum of `cavity`."""
+    # With ``best``, the minimum of `cavity`, ``rows[start + b]`` is the smaller of `truncation` and
+    # ``min_a cavity[a] + slope |a - b| - best``. If the truncation is at most twice the slope, only
+    # the next label on either side counts.
     if truncation > 2.0 * slope:
-        best = lower_envelope(k, slope, given, down, up)
+        best = lower_envelope(k, slope, cavity, down, up)
         for i in range(k):
             a = np.uint64(i)
             rows[start + a] = min(min(up[a], down[a]) - best, truncation)
         return best
-    best = least(k, given)
+    best = least(k, cavity)
     last, one = np.uint64(k - 1), np.uint64(1)
-    rows[start] = min(min(given[0], given[1] + slope) - best, truncation)
-    rows[start + last] = min(min(given[last], given[last - one] + slope) - best, truncation)
+    rows[start] = min(min(cavity[0], cavity[1] + slope) - best, truncation)
+    rows[start + last] = min(min(cavity[last], cavity[last - one] + slope) - best, truncation)
     for i in range(1, k - 1):
         a = np.uint64(i)
-        near = min(given[a - one], given[a + one]) + slope
-        rows[start + a] = min(min(given[a], near) - best, truncation)
+        near = min(cavity[a - one], cavity[a + one]) + slope
+        rows[start + a] = min(min(cavity[a], near) - best, truncation)
     return best
 
 
@@ -298,7 +298,7 @@ def visit_in_turn(
     plain = costs_are == PLAIN
     total = 0.0
     lost = 0.0
-    held = work.costs
+    costs = work.costs
     # One bit, so that the compiler does not handle negative indices.
     direction &= 1
     # With plain costs the width is constant, so the compiler moves its expressions out of the loop.
@@ -311,7 +311,7 @@ def visit_in_turn(
         share = plan.share[direction, rank]
         rest = plan.rest[direction, rank]
         gained = 0.0
-        add_up(g, plan, rank, i, k, state.rows, held)
+        add_up(g, plan, rank, i, k, state.rows, costs)
         if factors is not None:
             for p in range(g.inc_ptr[i], g.inc_ptr[i + np.uint64(1)]):
                 slot = g.inc_slot[p]
@@ -330,10 +330,10 @@ def visit_in_turn(
                     # The bound counts it at the factor's last variable, which finds it again.
                     if role == (FIRST if direction == 0 else LAST):
                         gained += smallest
-                add(k, message, held)
+                add(k, message, costs)
 
         if rest > 0.0 or costs_are == INFINITE:
-            smallest = least(k, held)
+            smallest = least(k, costs)
             if smallest == np.inf:
                 return np.inf
             gained += rest * smallest
@@ -354,7 +354,7 @@ def visit_in_turn(
                 if plan.role[slot] != (FIRST if direction == 0 else LAST):
                     at = plan.slot_ptr[slot]
                     message = state.slots[at : at + k]
-                    take_share(k, held, share, message, costs_are, message)
+                    take_share(k, costs, share, message, costs_are, message)
 
         # Compensated summation keeps the bound accurate on millions of terms.
         gained -= lost
@@ -419,12 +419,12 @@ def hand_over(
         i = plan.order[t]
         k = g.cardinalities[i]
         share = plan.share[1, t]
-        held = work.costs
+        costs = work.costs
         first = g.unary_ptr[i]
         for a in range(k):
-            held[a] = g.unary[first + a]
+            costs[a] = g.unary[first + a]
         for q in range(plan.ptr[t], plan.ptr[t + 1]):
-            add(k, state.rows[plan.at[q] : plan.at[q] + k], held)
+            add(k, state.rows[plan.at[q] : plan.at[q] + k], costs)
         for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
             slot = g.inc_slot[p]
             at = plan.slot_ptr[slot]
@@ -434,13 +434,13 @@ def hand_over(
                 if smallest < np.inf:
                     for a in range(k):
                         message[a] -= smallest
-            add(k, message, held)
+            add(k, message, costs)
         for q in range(plan.ptr[t], plan.middle[t]):
             h, at = plan.half[q], plan.at[q]
-            take_share(k, held, share, state.rows[at : at + k], costs_are, work.cavity)
-            own = ptr[h ^ 1]
+            take_share(k, costs, share, state.rows[at : at + k], costs_are, work.cavity)
+            start = ptr[h ^ 1]
             for a in range(k):
-                from_edge[own + a] = np.inf if np.isinf(work.cavity[a]) else -work.cavity[a]
+                from_edge[start + a] = np.inf if np.isinf(work.cavity[a]) else -work.cavity[a]
             smallest = min_sum_message(g, h, work.cavity, work.new)
             other = ptr[h]
             for b in range(g.cardinalities[g.edges[h >> 1, h & 1]]):
@@ -455,7 +455,7 @@ def hand_over(
                 for a in range(k):
                     from_factor[at + a] = message[a]
             else:
-                take_share(k, held, share, message, costs_are, message)
+                take_share(k, costs, share, message, costs_are, message)
                 for a in range(k):
                     from_factor[at + a] = np.inf if np.isinf(message[a]) else -message[a]
 
@@ -497,8 +497,8 @@ class TRWSPasses:
             edges = plan.half[starts[0] : starts[-1]] >> 1
             sizes = graph.cardinalities[graph.edges[edges]]
             dense = (graph.edge_kinds[edges] == TABLE) & (graph.arrays.forms[edges] == NO_FORM)
-            each = np.where(dense, sizes[:, 0] * sizes[:, 1], 32 * sizes.max(axis=1))
-            work[part] += np.diff(starts_of(each)[starts - starts[0]])
+            edge_work = np.where(dense, sizes[:, 0] * sizes[:, 1], 32 * sizes.max(axis=1))
+            work[part] += np.diff(starts_of(edge_work)[starts - starts[0]])
         if graph.n_factors:
             rank = np.empty(graph.n_variables, dtype=np.int64)
             rank[plan.order] = np.arange(graph.n_variables)
@@ -661,13 +661,13 @@ class TRWS(IterativeSolver[TRWSPasses]):
 
     def step(self, state: TRWSPasses, run: Run, done: int) -> Progress | None:
         """Make a forward and a backward pass."""
-        found = state.directed_pass(1, run)
-        if found is not None and found < math.inf:
-            found = state.directed_pass(0, run)
-        if found is None:
+        bound = state.directed_pass(1, run)
+        if bound is not None and bound < math.inf:
+            bound = state.directed_pass(0, run)
+        if bound is None:
             return None
-        still = state.standstill.reached(found)
-        return Progress(still or state.graph.is_forest, found)
+        still = state.standstill.reached(bound)
+        return Progress(still or state.graph.is_forest, bound)
 
     def decode(self, state: TRWSPasses, run: Run, done: int) -> IntArray | None:
         """Decode a labelling in some of the sweeps."""

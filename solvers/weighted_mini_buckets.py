@@ -140,7 +140,7 @@ class WeightedMiniBuckets(Solver):
         outcome.diagnostics["copies"] = len(split.pairs)
         heat = run.temperature * copies.weights[plan.tree.variables]
         passes = TreePasses(plan, plan.tree, heat, True)
-        costs, change, step, least = split.graph.unary_values, np.zeros(1), _STEP, math.inf
+        costs, change, step, upper_bound = split.graph.unary_values, np.zeros(1), _STEP, math.inf
         outcome.converged = False
         for _ in range(self.max_sweeps):
             unary = costs + step * change
@@ -151,13 +151,13 @@ class WeightedMiniBuckets(Solver):
                 return True
             if math.isnan(total):
                 return False
-            gain = least + total / run.temperature
+            gain = upper_bound + total / run.temperature
             if gain < 0.0:
                 step *= 0.5
                 continue
-            least, costs = -total / run.temperature, unary
-            if outcome.log_partition is None or least < outcome.log_partition:
-                outcome.log_partition, outcome.log_partition_kind = least, "upper"
+            upper_bound, costs = -total / run.temperature, unary
+            if outcome.log_partition is None or upper_bound < outcome.log_partition:
+                outcome.log_partition, outcome.log_partition_kind = upper_bound, "upper"
             marginals = passes.downward(g, run, outcome)
             if marginals is None:
                 return False
