@@ -146,9 +146,9 @@ def test_a_bound_above_the_incumbent_by_rounding_is_lowered_to_it():
         run.bound(3.0 + 2e-15)
         assert run.lower_bound == 3.0 and run.proved
 
-    found = scripted(graph, what)
-    assert (found.lower_bound, found.status, found.gap) == (3.0, Status.OPTIMAL, 0.0)
-    assert [point.lower_bound for point in found.trace][-1] == 3.0
+    s = scripted(graph, what)
+    assert (s.lower_bound, s.status, s.gap) == (3.0, Status.OPTIMAL, 0.0)
+    assert [point.lower_bound for point in s.trace][-1] == 3.0
     for bound in (3.1, 3.0 + 1e-9):
         wrong = scripted(graph, lambda g, run, b=bound: (run.offer([0]), run.bound(b)) and None)
         assert wrong.lower_bound == bound and wrong.status == Status.LIMIT
@@ -165,10 +165,10 @@ def test_cancelling_large_costs_prevent_a_proof():
     """Costs of 1e20 that all labellings pay: bounds are lowered by the possible rounding."""
     graph = FactorGraph.potts([[1e20, 2e20], [1.0, 2.0]], [], [], constant=-1e20)
     assert graph.magnitude == 3e20 and graph.resolution == pytest.approx(2e20 * 2.0**-50)
-    found = il.solve(graph, "brute-force")
-    assert found.status == Status.CONVERGED and found.labels.tolist()[0] == 0
-    assert found.lower_bound == pytest.approx(found.energy - graph.resolution)
-    assert "rounding may change energies by 2e+05" in found.message
+    s = il.solve(graph, "brute-force")
+    assert s.status == Status.CONVERGED and s.labels.tolist()[0] == 0
+    assert s.lower_bound == pytest.approx(s.energy - graph.resolution)
+    assert "rounding may change energies by 2e+05" in s.message
 
 
 def test_costs_that_are_never_paid_take_nothing_from_a_proof():
@@ -179,8 +179,8 @@ def test_costs_that_are_never_paid_take_nothing_from_a_proof():
         FactorGraph.potts([[0.0, INF], [1.0, 2.0]], [], []),
     ):
         assert graph.resolution < 1e-14
-        found = il.solve(graph, "brute-force")
-        assert found.energy == found.lower_bound == 1.0 and found.status == Status.OPTIMAL
+        s = il.solve(graph, "brute-force")
+        assert s.energy == s.lower_bound == 1.0 and s.status == Status.OPTIMAL
 
 
 @pytest.mark.parametrize("exponent", [-600, -40, -10, 40, 300])
@@ -193,10 +193,10 @@ def test_units_make_no_difference(exponent):
         run.offer(plain.cardinalities - 1)
         run.bound(-plain.magnitude * unit)
 
-    found = scripted(graph, what)
-    assert found.energy == plain.energy(plain.cardinalities - 1) * unit
-    assert found.lower_bound == -plain.magnitude * unit
-    assert found.status == Status.LIMIT
+    s = scripted(graph, what)
+    assert s.energy == plain.energy(plain.cardinalities - 1) * unit
+    assert s.lower_bound == -plain.magnitude * unit
+    assert s.status == Status.LIMIT
     cold = il.solve(graph, "brute-force", temperature=unit)
     assert np.allclose(cold.marginals, il.solve(plain, "brute-force", temperature=1.0).marginals)
 
@@ -220,10 +220,10 @@ def test_unpaid_penalties_take_no_digits_from_paid_costs(solver):
     for graph in (forbidding, signed):
         every = np.array(list(itertools.product(*map(range, graph.cardinalities))))
         optimum = graph.energy(every).min()
-        found = il.solve(graph, solver, seed=0)
-        assert found.energy == graph.energy(found.labels) >= optimum
-        assert found.lower_bound <= optimum + 1e-12
-        assert found.status != Status.OPTIMAL or found.energy <= optimum + 1e-12
+        s = il.solve(graph, solver, seed=0)
+        assert s.energy == graph.energy(s.labels) >= optimum
+        assert s.lower_bound <= optimum + 1e-12
+        assert s.status != Status.OPTIMAL or s.energy <= optimum + 1e-12
 
 
 def test_penalties_that_cancel_do_not_lift_bounds():
@@ -239,9 +239,9 @@ def test_penalties_that_cancel_do_not_lift_bounds():
     optimum = float(graph.energy([0, 1, 1]))
     assert optimum == pytest.approx(-3.0) and graph.resolution > 1e-3
     for solver in ("auto", "persistency", "persistency(then=icm)", "trw-s", "ilp"):
-        found = il.solve(graph, solver)
-        assert found.lower_bound <= optimum + 1e-9
-        assert found.energy == optimum and found.status == Status.OPTIMAL
+        s = il.solve(graph, solver)
+        assert s.lower_bound <= optimum + 1e-9
+        assert s.energy == optimum and s.status == Status.OPTIMAL
 
 
 def test_bounds_on_log_z_allow_for_rounding():
@@ -250,8 +250,8 @@ def test_bounds_on_log_z_allow_for_rounding():
     assert graph.resolution > 1e-3
     for kind, sign in (("upper", 1.0), ("lower", -1.0), ("exact", 0.0)):
         outcome = Outcome(log_partition=0.25, log_partition_kind=kind)
-        found = il.solve(graph, Script(lambda g, run, o=outcome: o, True), temperature=1.0)
-        assert found.log_partition == 0.25 + sign * graph.resolution
+        s = il.solve(graph, Script(lambda g, run, o=outcome: o, True), temperature=1.0)
+        assert s.log_partition == 0.25 + sign * graph.resolution
 
 
 def test_paid_costs_count_whole_at_any_size():
@@ -264,16 +264,16 @@ def test_paid_costs_count_whole_at_any_size():
         assert run.offer([0, 1]) == 1e90
         return Outcome(claimed_energy=float(graph.energy([0, 1])))
 
-    found = scripted(graph, what)
+    s = scripted(graph, what)
     # It still exceeds the total cost of the best labelling.
     assert float(graph.energy([0, 0])) < seen[0] < 1e5
-    assert found.energy == 1e90 and found.claimed_energy == pytest.approx(1e90)
+    assert s.energy == 1e90 and s.claimed_energy == pytest.approx(1e90)
     # Beside a temperature far above the paid costs, only costs without weight are lowered.
     for temperature in (1.0, 1e6):
-        found = il.solve(graph, "junction-tree", temperature=temperature)
+        s = il.solve(graph, "junction-tree", temperature=temperature)
         weights = np.exp(-np.array([0.5, 1e90, 1.75, 1e90]) / temperature)
         weights[0] = np.exp(-0.5 / temperature)
-        assert found.log_partition == pytest.approx(np.log(weights.sum()), rel=1e-12)
+        assert s.log_partition == pytest.approx(np.log(weights.sum()), rel=1e-12)
 
 
 @pytest.mark.parametrize("temperature", [1e-16, 1e101])
@@ -647,9 +647,9 @@ def test_an_offset_makes_no_proof(offset, bound_first):
     ):
         rounding = graph.resolution_at(graph.energy([0, 0, 1]))
         for gap, proof in ((0.0, True), (0.9 * rounding, True), (10.0 * rounding + 1e-13, False)):
-            found = proof_at(graph, [0, 0, 1], gap, bound_first=bound_first)
-            assert (found.status == Status.OPTIMAL) == proof
-            assert (found.gap == 0.0) == proof
+            s = proof_at(graph, [0, 0, 1], gap, bound_first=bound_first)
+            assert (s.status == Status.OPTIMAL) == proof
+            assert (s.gap == 0.0) == proof
 
 
 @pytest.mark.parametrize("offset", [0.0, -1e6, 1e9, 1e12])
@@ -672,8 +672,8 @@ def test_a_residual_of_rounded_costs_leaves_a_proof():
         # No rounding error is a part of 1e-5 of a typical term, 3.14.
         (1e-5, 2e-5, False),
     ):
-        found = proof_at(graph, [0, 0, 1], gap, residual, bound_first=True)
-        assert (found.status == Status.OPTIMAL) == proof
+        s = proof_at(graph, [0, 0, 1], gap, residual, bound_first=True)
+        assert (s.status == Status.OPTIMAL) == proof
 
 
 def test_a_gap_that_the_user_accepts_is_a_proof_with_a_message():
@@ -688,9 +688,9 @@ def test_a_gap_that_the_user_accepts_is_a_proof_with_a_message():
         return Outcome()
 
     for gap, bound, status in ((0.0, 0.999, "limit"), (0.2, 0.9, "optimal"), (2.0, 0.5, "optimal")):
-        found = scripted(real, what, absolute_gap=gap)
-        assert found.status == status and found.lower_bound == bound and found.gap == 1.0 - bound
-        assert (f"within the absolute gap of {gap:g}" in found.message) == (status == "optimal")
+        s = scripted(real, what, absolute_gap=gap)
+        assert s.status == status and s.lower_bound == bound and s.gap == 1.0 - bound
+        assert (f"within the absolute gap of {gap:g}" in s.message) == (status == "optimal")
     exact = il.solve(real, "brute-force", absolute_gap=0.5)
     assert exact.status == "optimal" and not exact.message and exact.gap == 0.0
     for wrong in (-1.0, math.nan, math.inf, "small"):

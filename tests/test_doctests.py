@@ -67,11 +67,11 @@ PUBLIC = (
 
 def inherits_its_docstring(owner: type, name: str) -> bool:
     """Return whether a method overrides one of a base class that is called in the same way."""
-    own = getattr(owner, name)
+    method = getattr(owner, name)
     bases = [base for base in owner.__mro__[1:] if name in vars(base)]
     return bool(bases) and (
-        not inspect.isroutine(own)
-        or list(inspect.signature(own).parameters)
+        not inspect.isroutine(method)
+        or list(inspect.signature(method).parameters)
         == list(inspect.signature(getattr(bases[0], name)).parameters)
     )
 
@@ -79,7 +79,7 @@ def inherits_its_docstring(owner: type, name: str) -> bool:
 @functools.cache
 def public() -> dict[str, Any]:
     """Return all callables: functions, classes, and the methods that classes of ours have."""
-    found: dict[str, Any] = {}
+    callables: dict[str, Any] = {}
     for module in map(importlib.import_module, PUBLIC):
         for thing in (getattr(module, name) for name in module.__all__):
             owners = [
@@ -93,9 +93,9 @@ def public() -> dict[str, Any]:
                 for name, value in vars(owner).items()
                 if not name.startswith("_") and not inherits_its_docstring(owner, name)
             ]
-            for each in [*owners[:1], *filter(inspect.isfunction, [thing, *methods])]:
-                found[f"{each.__module__}.{each.__qualname__}"] = each
-    return found
+            for item in [*owners[:1], *filter(inspect.isfunction, [thing, *methods])]:
+                callables[f"{item.__module__}.{item.__qualname__}"] = item
+    return callables
 
 
 @pytest.mark.parametrize("name", sorted(public()))

@@ -71,11 +71,11 @@ class Fence(NamedTuple):
 
 def fences(text: str) -> list[Fence]:
     """Return the fenced blocks of a Markdown document."""
-    found = []
+    blocks = []
     for match in re.finditer(r"^```(\w*)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL):
         line = text.count("\n", 0, match.start(2)) + 1
-        found.append(Fence(match[1], line, match[2]))
-    return found
+        blocks.append(Fence(match[1], line, match[2]))
+    return blocks
 
 
 def run(command: list[str], folder: Path, where: str) -> str:
@@ -137,14 +137,14 @@ def prose(text: str) -> str:
     return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
-def in_one_script(found: list[Fence]) -> list[Fence]:
+def in_one_script(blocks: list[Fence]) -> list[Fence]:
     """Return the blocks with all unnamed scripts as one, before the first command."""
-    parts = [fence for fence in found if fence.language == "python" and not saved_name(fence)]
+    parts = [fence for fence in blocks if fence.language == "python" and not saved_name(fence)]
     whole = (
         Fence("python", parts[0].line, "\n".join(part.text for part in parts)) if parts else None
     )
-    named = [fence for fence in found if saved_name(fence)]
-    rest = [fence for fence in found if fence not in parts and fence not in named]
+    named = [fence for fence in blocks if saved_name(fence)]
+    rest = [fence for fence in blocks if fence not in parts and fence not in named]
     return [*named, *([whole] if whole else []), *rest]
 
 
@@ -156,19 +156,19 @@ def in_one_script(found: list[Fence]) -> list[Fence]:
 def test_code_runs(name: str, folder: Path, undrawn: None, unforked: None) -> None:
     """Every script and command of the document ends with exit code 0."""
     text = (ROOT / name).read_text(encoding="utf-8")
-    found = fences(text)
+    blocks = fences(text)
     site = name.startswith("docs/")
-    assert {"python", "console"} & {fence.language for fence in found}
+    assert {"python", "console"} & {fence.language for fence in blocks}
     commands = set()
     if site:
-        found = in_one_script(found)
+        blocks = in_one_script(blocks)
 
     def run_once(line: str, where: str) -> None:
         if line.startswith("inference-lab ") and line not in commands:
             commands.add(line)
             run_line(line, where)
 
-    for fence in found:
+    for fence in blocks:
         where = f"{name}:{fence.line}"
         if fence.language == "python":
             script = saved_name(fence) or f"line_{fence.line}.py"

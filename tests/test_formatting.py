@@ -32,7 +32,7 @@ def place(call: Callable[[], object], category: type[Warning] = UserWarning) -> 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         call()
-    (warning,) = [each for each in caught if each.category is category]
+    (warning,) = [message for message in caught if message.category is category]
     return warning.filename, warning.lineno
 
 
@@ -81,7 +81,7 @@ def test_a_line_is_warned_of_once() -> None:
         for depth in (0, 1, 2):
             deep(depth)
         deep(0)
-    assert len({each.lineno for each in caught}) == len(caught) == 2
+    assert len({message.lineno for message in caught}) == len(caught) == 2
 
 
 def test_warnings_of_the_core_and_of_stores_name_the_line(tmp_path: Path) -> None:

@@ -395,15 +395,15 @@ def test_module_imports_by_itself(name: str) -> None:
     """No module needs an earlier import of another one."""
     # In a separate process numba alone takes half a second; here, only modules that the package
     # itself has loaded are forgotten.
-    kept = {n: m for n, m in sys.modules.items() if n.split(".")[0] == "inference_lab"}
-    for loaded in kept:
+    modules = {n: m for n, m in sys.modules.items() if n.split(".")[0] == "inference_lab"}
+    for loaded in modules:
         del sys.modules[loaded]
     try:
         assert importlib.import_module(name).__name__ == name
     finally:
         for loaded in [n for n in sys.modules if n.split(".")[0] == "inference_lab"]:
             del sys.modules[loaded]
-        sys.modules.update(kept)
+        sys.modules.update(modules)
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ PUBLIC = {
 
 def documented(folder: Path) -> dict[str, Any]:
     """Return the objects documented by directives of the pages in a folder, by name."""
-    found = {}
+    objects = {}
     for path in sorted(folder.glob("*.md")):
         module = ""
         directive = r"\.\. (auto\w+|currentmodule):: (\S+)\n((?:   :.*\n)*)"
@@ -55,12 +55,12 @@ def documented(folder: Path) -> dict[str, Any]:
                 members = re.search(r":members: *(.*)", options)
                 assert members is not None, f"{path.name}: {name} shows none of its members"
                 listed = members[1].split(", ") if members[1] else home.__all__
-                found |= {f"{name}.{member}": getattr(home, member) for member in listed}
+                objects |= {f"{name}.{member}": getattr(home, member) for member in listed}
             else:
                 full = f"{module}.{name}" if module and "." not in name else name
                 place, _, attribute = full.rpartition(".")
-                found[full] = getattr(importlib.import_module(place), attribute)
-    return found
+                objects[full] = getattr(importlib.import_module(place), attribute)
+    return objects
 
 
 def test_every_method_has_its_page() -> None:
@@ -217,8 +217,10 @@ def test_links_of_the_built_site(site: Path) -> None:
                 continue
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
             anchor = unquote(parts.fragment)
-            known = pages.get(target)
-            if not target.is_file() or (anchor and known and anchor not in known.anchors):
+            target_page = pages.get(target)
+            if not target.is_file() or (
+                anchor and target_page and anchor not in target_page.anchors
+            ):
                 broken.append((path.relative_to(site).as_posix(), link))
     assert broken == []
 

@@ -60,13 +60,13 @@ def _texts() -> dict[str, str]:
 @pytest.mark.parametrize("what", UNWANTED)
 def test_text_files(what: str) -> None:
     """No tracked text file holds the pattern."""
-    found = [
+    matches = [
         f"{name}:{number}: {line.strip()}"
         for name, text in _texts().items()
         for number, line in enumerate(text.splitlines(), 1)
         if re.search(UNWANTED[what], line)
     ]
-    assert found == []
+    assert matches == []
 
 
 @pytest.mark.parametrize(
@@ -100,9 +100,9 @@ def _prose() -> str:
 def test_nouns_are_named_and_machines_do_not_speak() -> None:
     """Each form is rare in docstrings, comments and pages."""
     prose = _prose()
-    for form, most in MOST_PER_1000_WORDS.items():
-        found = len(re.findall(form, prose, re.IGNORECASE))
-        assert found <= most * len(prose.split()) / 1000, form
+    for form, limit in MOST_PER_1000_WORDS.items():
+        count = len(re.findall(form, prose, re.IGNORECASE))
+        assert count <= limit * len(prose.split()) / 1000, form
 
 
 def test_literals_are_not_packed_with_stars() -> None:

@@ -34,15 +34,15 @@ def name_of(requirement: str) -> str:
 
 def imported() -> set[str]:
     """Return the top-level packages that our modules import anywhere."""
-    found = set()
+    packages = set()
     for folder in ("inference_lab", "solvers", "problems"):
         for path in (ROOT / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Import):
-                    found |= {alias.name.partition(".")[0] for alias in node.names}
+                    packages |= {alias.name.partition(".")[0] for alias in node.names}
                 elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                    found.add(node.module.partition(".")[0])
-    return found
+                    packages.add(node.module.partition(".")[0])
+    return packages
 
 
 def test_mandatory_dependencies_are_imported_and_documented() -> None:
@@ -88,11 +88,11 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def _forgotten_reporting() -> dict[str, ModuleType]:
     """Forget the modules that make reports; return them by name."""
     prefix = f"{reporting.__name__}."
-    known = {name: module for name, module in sys.modules.items() if name.startswith(prefix)}
-    for name in known:
+    modules = {name: module for name, module in sys.modules.items() if name.startswith(prefix)}
+    for name in modules:
         del sys.modules[name]
         delattr(reporting, name.rpartition(".")[2])
-    return known
+    return modules
 
 
 def test_without_the_extras_each_feature_names_its_own(

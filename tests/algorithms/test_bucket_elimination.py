@@ -21,8 +21,8 @@ def test_a_table_is_over_the_later_neighbours_once_the_earlier_ones_are_gone(edg
     sep_ptr, sep = _separators(ptr, neighbours, position, order)
     for p, v in enumerate(order.tolist()):
         later = list(graph[v])
-        found = sep[sep_ptr[p] : sep_ptr[p + 1]].tolist()
-        assert found == sorted(position[later].tolist(), reverse=True)
+        scope = sep[sep_ptr[p] : sep_ptr[p + 1]].tolist()
+        assert scope == sorted(position[later].tolist(), reverse=True)
         graph.remove_node(v)
         graph.add_edges_from((a, b) for a in later for b in later if a < b)
     assert edges != 45 or sep.size > neighbours.size

@@ -47,9 +47,9 @@ def solution_of(graph, model, x):
     """Return the columns of a labelling that cuts may use: nodes and both ends of label pairs."""
     out = np.zeros(model.n_columns)
     out[graph.unary_ptr[:-1] + x] = 1.0
-    known = label_pairs(graph)
-    held = known.both >= 0
-    out[known.both[held]] = out[known.first[held]] * out[known.second[held]]
+    pairs = label_pairs(graph)
+    joint = pairs.both >= 0
+    out[pairs.both[joint]] = out[pairs.first[joint]] * out[pairs.second[joint]]
     return out
 
 
@@ -67,11 +67,11 @@ def test_every_labelling_meets_every_cut(family, seed):
     if not finite.any():
         return
     assert not solutions[-1].infeasible
-    least = float(graph.energy(every).min())
+    best = float(graph.energy(every).min())
     values = [s.value for s in solutions if s.x is not None]
     assert all(b >= a - 1e-7 * max(1.0, abs(a)) for a, b in itertools.pairwise(values))
     for s in solutions:
-        assert s.bound <= least + 1e-9 * max(1.0, abs(least))
+        assert s.bound <= best + 1e-9 * max(1.0, abs(best))
 
 
 @pytest.mark.parametrize("k", [2, 3])
@@ -105,8 +105,8 @@ def test_planar_graphs_without_field_are_solved(seed, as_tables):
             np.stack([np.zeros(12), paid_back], axis=1), [il.OwnTables(edges, tables)]
         )
     _, solutions = tightened(graph)
-    least = float(graph.energy(labellings(graph)).min())
-    assert solutions[-1].value == pytest.approx(least, abs=1e-3)
+    best = float(graph.energy(labellings(graph)).min())
+    assert solutions[-1].value == pytest.approx(best, abs=1e-3)
 
 
 @pytest.mark.parametrize(("k", "seed"), [(2, 0), (2, 1), (3, 0), (3, 1), (3, 2)])
@@ -115,13 +115,13 @@ def test_no_violated_cycle_is_left(k, seed):
     graph = signed(7, k, 10, seed)
     _, solutions = tightened(graph)
     x = solutions[-1].x
-    known = label_pairs(graph)
-    assert (known.both >= 0).all()
-    z = np.clip(x[known.first] + x[known.second] - 2.0 * x[known.both], 0.0, 1.0)
+    pairs = label_pairs(graph)
+    assert (pairs.both >= 0).all()
+    z = np.clip(x[pairs.first] + x[pairs.second] - 2.0 * x[pairs.both], 0.0, 1.0)
     cycles = 0
     for label in range(k):
-        of_label = np.flatnonzero(known.first % k == label)
-        at = {frozenset(graph.edges[known.edge[c]].tolist()): c for c in of_label}
+        of_label = np.flatnonzero(pairs.first % k == label)
+        at = {frozenset(graph.edges[pairs.edge[c]].tolist()): c for c in of_label}
         network = nx.Graph(tuple(pair) for pair in at)
         for cycle in nx.simple_cycles(network):
             ring = [frozenset(p) for p in itertools.pairwise([*cycle, cycle[0]])]
@@ -169,10 +169,10 @@ def test_interior_points_give_the_same_bounds(seed, monkeypatch):
     assert "infeasible" in relaxation._doubtful
     assert relaxation._solver is not None
     assert solutions[-1].value == pytest.approx(by_simplex[-1].value, rel=1e-3)
-    least = float(graph.energy(labellings(graph)).min())
+    best = float(graph.energy(labellings(graph)).min())
     for relaxed in solutions:
         assert relaxed.bound == pytest.approx(relaxed.value, rel=1e-6)
-        assert relaxed.bound <= least + 1e-9
+        assert relaxed.bound <= best + 1e-9
     # From the third round on there is no vertex, and hence no simplex iteration.
     assert {relaxed.iterations for relaxed in solutions[2:]} == {0}
 
@@ -211,8 +211,8 @@ def test_time_ends_the_rounds():
     relaxation = IncrementalRelaxation(build_linear_model(graph))
     first = relaxation.solve()
     assert list(tighten(graph, relaxation, first, lambda: 0.0)) == []
-    left = iter([1.0] * 3)
-    assert len(list(tighten(graph, relaxation, first, lambda: next(left, 0.0)))) <= 1
+    remaining_s = iter([1.0] * 3)
+    assert len(list(tighten(graph, relaxation, first, lambda: next(remaining_s, 0.0)))) <= 1
 
 
 def test_roots_are_searched_in_turn(monkeypatch):

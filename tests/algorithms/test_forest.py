@@ -34,11 +34,11 @@ def test_it_is_exact_as_the_junction_tree_is(seed: int) -> None:
     graph = drawn(seed)
     assert graph.is_forest
     s = il.solve(graph, "auto")
-    least = optimum(graph)
-    if np.isinf(least):
+    best = optimum(graph)
+    if np.isinf(best):
         assert s.status == "infeasible"
         return
-    assert s.status == "optimal" and s.energy == pytest.approx(least, abs=1e-9)
+    assert s.status == "optimal" and s.energy == pytest.approx(best, abs=1e-9)
     assert s.claimed_energy == pytest.approx(s.energy, abs=1e-9)
     other = il.solve(graph, JunctionTree())
     assert (s.energy, s.labels.tolist()) == (other.energy, other.labels.tolist())

@@ -51,8 +51,10 @@ def test_integer_energies_bound_the_energy(family, seed, bits, unit, cut):
         return
     every = labellings(graph)
     energy = graph.energy(every)
-    known = float(np.median(energy[np.isfinite(energy)])) if np.isfinite(energy).any() else math.inf
-    rounding = plan_rounding(graph, known if cut else math.inf, bits)
+    incumbent = (
+        float(np.median(energy[np.isfinite(energy)])) if np.isfinite(energy).any() else math.inf
+    )
+    rounding = plan_rounding(graph, incumbent if cut else math.inf, bits)
     integers = integer_energies(graph, rounding, every)
     finite = np.isfinite(energy)
     assert (np.isinf(integers) == ~finite).all()
@@ -61,12 +63,12 @@ def test_integer_energies_bound_the_energy(family, seed, bits, unit, cut):
     below = np.array([rounding.bound(c) for c in integers[finite]])
     assert (below <= energy[finite]).all()
     # No labelling at least as good as the incumbent is cut off.
-    good = energy[finite] < known if cut else np.ones(finite.sum(), dtype=bool)
+    good = energy[finite] < incumbent if cut else np.ones(finite.sum(), dtype=bool)
     slack = rounding.error + 1e-13 * abs(rounding.offset)
     assert (energy[finite][good] <= below[good] + slack).all()
     # A labelling that is cut off is better than the incumbent by at most the error.
     if cut and finite.any():
-        assert (below[~good] >= known - slack - rounding.error).all()
+        assert (below[~good] >= incumbent - slack - rounding.error).all()
 
 
 def test_more_bits_make_smaller_errors():

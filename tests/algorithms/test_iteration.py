@@ -48,10 +48,10 @@ class Play(il.IterativeSolver[list[int]]):
     ],
 )
 def test_stopping_conditions_of_a_run(steps, limit, done, status):
-    found = il.solve(GRAPH, Play(steps), max_iterations=limit)
-    assert found.diagnostics["done"] == done and found.status == status
+    solution = il.solve(GRAPH, Play(steps), max_iterations=limit)
+    assert solution.diagnostics["done"] == done and solution.status == status
     made = [step.iterations for step in steps[: len(done)] if step is not None]
-    assert found.iterations == sum(made)
+    assert solution.iterations == sum(made)
 
 
 def test_labellings_are_offered_after_each_step_that_has_one():
@@ -59,13 +59,15 @@ def test_labellings_are_offered_after_each_step_that_has_one():
 
 
 def test_a_budget_that_ends_within_the_first_step_leaves_the_cheapest_labels():
-    found = il.solve(GRAPH, Play((None,)))
-    assert found.labels.tolist() == [0, 0] and found.energy == 0.0 and found.iterations == 0
+    solution = il.solve(GRAPH, Play((None,)))
+    assert (
+        solution.labels.tolist() == [0, 0] and solution.energy == 0.0 and solution.iterations == 0
+    )
 
 
 def test_an_infinite_bound_proves_that_there_is_no_labelling():
-    found = il.solve(GRAPH, Play((il.Progress(), il.Progress(lower_bound=math.inf))))
-    assert found.status == "infeasible" and found.iterations == 2
+    solution = il.solve(GRAPH, Play((il.Progress(), il.Progress(lower_bound=math.inf))))
+    assert solution.status == "infeasible" and solution.iterations == 2
 
 
 def test_outcome_of_the_start_needs_no_iterations():

@@ -137,13 +137,13 @@ def test_any_dual_vector_gives_a_bound(family, seed, size):
     graph = random_graph(family, seed)
     model = build_linear_model(graph)
     rng = np.random.default_rng(seed)
-    least = optimum(graph) if graph.n_variables else graph.constant
+    best = optimum(graph) if graph.n_variables else graph.constant
     for _ in range(5):
         dual_eq = rng.normal(size=model.b_eq.size) * size
         dual_ub = rng.normal(size=model.b_ub.size) * size
         if dual_eq.size:
             dual_eq[rng.integers(dual_eq.size)] = rng.choice([math.nan, math.inf, -math.inf])
-        assert model.lower_bound(dual_eq, dual_ub) <= least
+        assert model.lower_bound(dual_eq, dual_ub) <= best
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -168,13 +168,13 @@ def test_duals_of_a_wrong_shape_are_refused():
 @pytest.mark.parametrize("family", FAMILIES)
 def test_sum_of_minima_is_a_bound_and_that_of_zero_duals(family, seed):
     graph = random_graph(family, seed)
-    least = optimum(graph) if graph.n_variables else graph.constant
+    best = optimum(graph) if graph.n_variables else graph.constant
     bound = graph.sum_of_minima
-    assert bound <= least
+    assert bound <= best
     at_zero = build_linear_model(graph).lower_bound()
     # The model may be tighter (variables known to be equal share costs) or looser (it lets
     # variables with one label each differ); both count the same terms elsewhere.
-    assert at_zero <= least
+    assert at_zero <= best
     if not graph.has_infinite and (graph.cardinalities > 1).all():
         assert at_zero == pytest.approx(bound, rel=1e-12, abs=1e-9)
 
@@ -190,7 +190,7 @@ def test_sum_of_minima_is_that_of_all_terms(recipe):
 def test_label_pairs_are_joint_probabilities(family, seed):
     """In the best solution for fixed labels, a joint column is the product of its two labels."""
     graph = random_graph(family, seed)
-    model, known = build_linear_model(graph), label_pairs(graph)
+    model, pairs = build_linear_model(graph), label_pairs(graph)
     rng = np.random.default_rng(seed)
     x = rng.integers(0, graph.cardinalities)
     if not np.isfinite(graph.energy(x)):
@@ -209,16 +209,16 @@ def test_label_pairs_are_joint_probabilities(family, seed):
         bounds=bounds,
         method="highs",
     )
-    held = known.both >= 0
-    both = u[known.first] * u[known.second]
-    assert result.x[known.both[held]] == pytest.approx(both[held], abs=1e-7)
-    assert (both[known.both == NEVER] == 0.0).all()
-    always = known.both == ALWAYS
-    assert (u[known.first[always]] == u[known.second[always]]).all()
+    joint = pairs.both >= 0
+    both = u[pairs.first] * u[pairs.second]
+    assert result.x[pairs.both[joint]] == pytest.approx(both[joint], abs=1e-7)
+    assert (both[pairs.both == NEVER] == 0.0).all()
+    always = pairs.both == ALWAYS
+    assert (u[pairs.first[always]] == u[pairs.second[always]]).all()
     # Every column beyond the nodes belongs to one label pair, except columns of larger factors.
-    assert np.unique(known.both[held]).size == held.sum()
+    assert np.unique(pairs.both[joint]).size == joint.sum()
     tables = int(np.diff(graph.table_ptr).sum())
-    assert held.sum() == model.n_columns - model.n_node_columns - tables
+    assert joint.sum() == model.n_columns - model.n_node_columns - tables
 
 
 @given(st.sampled_from(sorted(FAMILIES)), st.integers(0, 1000), st.booleans())
@@ -233,16 +233,16 @@ def test_dropped_columns_keep_all_labellings_below_the_cutoff(family, seed, solv
     finite = energies[np.isfinite(energies)]
     if finite.size == 0:
         return
-    known = float(rng.choice(np.sort(finite)[: 1 + finite.size // 4]))
+    cutoff = float(rng.choice(np.sort(finite)[: 1 + finite.size // 4]))
     relaxed = Relaxation(model).solve()
     duals = (relaxed.dual_eq, relaxed.dual_ub)
     if not solve_first:
         duals = (rng.normal(size=model.b_eq.size), -rng.random(model.b_ub.size))
-    upper = fix_by_reduced_costs(model, *duals, known).upper
+    upper = fix_by_reduced_costs(model, *duals, cutoff).upper
     used = upper[graph.unary_ptr[:-1] + every].min(axis=1)
-    assert (used[energies <= known] == 1.0).all()
+    assert (used[energies <= cutoff] == 1.0).all()
     # The ILP keeps its optimum without the dropped labels.
-    result = solve_integer(fix_by_reduced_costs(model, *duals, known))
+    result = solve_integer(fix_by_reduced_costs(model, *duals, cutoff))
     assert result.value == pytest.approx(finite.min(), rel=1e-7, abs=1e-7)
 
 
@@ -261,13 +261,13 @@ def test_pulp_model_has_the_optimum(family, seed):
     model = build_linear_model(graph)
     problem, columns = to_pulp(model)
     problem.solve(pulp_solver("PULP_CBC_CMD"))
-    least = optimum(graph)
-    if least == math.inf:
+    best = optimum(graph)
+    if best == math.inf:
         assert problem.status == -1
         return
     labels = model.labels([column.varValue for column in columns])
-    assert graph.energy(labels) == pytest.approx(least, rel=1e-7, abs=1e-7)
-    assert problem.objective.value() == pytest.approx(least, rel=1e-6, abs=1e-6)
+    assert graph.energy(labels) == pytest.approx(best, rel=1e-7, abs=1e-7)
+    assert problem.objective.value() == pytest.approx(best, rel=1e-6, abs=1e-6)
 
 
 def test_labels_take_the_first_of_equals_and_ragged_variables():

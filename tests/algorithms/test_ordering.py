@@ -57,22 +57,22 @@ def least_table(graph):
 
     def later(gone, v):
         """Return the remaining variables that v reaches through eliminated ones."""
-        seen, stack, found = {v}, [v], set()
+        seen, stack, reached = {v}, [v], set()
         while stack:
             for u in hood[stack.pop()] - seen:
                 seen.add(u)
                 if u in gone:
                     stack.append(u)
                 else:
-                    found.add(u)
-        return found
+                    reached.add(u)
+        return reached
 
     best = {frozenset(): 0.0}
     for count in range(1, n + 1):
-        for chosen in map(frozenset, itertools.combinations(range(n), count)):
-            best[chosen] = min(
-                max(best[chosen - {v}], graph.log2_sizes[[v, *later(chosen - {v}, v)]].sum())
-                for v in chosen
+        for subset in map(frozenset, itertools.combinations(range(n), count)):
+            best[subset] = min(
+                max(best[subset - {v}], graph.log2_sizes[[v, *later(subset - {v}, v)]].sum())
+                for v in subset
             )
     return best[frozenset(range(n))]
 
@@ -107,8 +107,8 @@ def greedily(graph, weights, by_fill):
 
 def random_network(rng, n, ragged):
     pairs = np.array(list(itertools.combinations(range(n), 2)))
-    kept = pairs[rng.random(len(pairs)) < rng.uniform(0.2, 0.9)]
-    return network(n, kept, rng.integers(2, 9, size=n) if ragged else None)
+    sample = pairs[rng.random(len(pairs)) < rng.uniform(0.2, 0.9)]
+    return network(n, sample, rng.integers(2, 9, size=n) if ragged else None)
 
 
 # ---------------------------------------------------------------------- forbidden labels
@@ -127,9 +127,9 @@ def test_only_labels_of_no_finite_labelling_are_dropped(family):
         for i, k in enumerate(graph.cardinalities):
             axes = tuple(j for j in range(graph.n_variables) if j != i)
             used = np.flatnonzero(finite.any(axis=axes))
-            left = domains.labels[domains.ptr[i] : domains.ptr[i + 1]]
-            assert set(used) <= set(left)
-            dropped += k - left.size
+            labels = domains.labels[domains.ptr[i] : domains.ptr[i + 1]]
+            assert set(used) <= set(labels)
+            dropped += k - labels.size
     assert (dropped > 0) == (
         family in ("forbidden-labels", "hard-tables", "inheritance", "mixed", "one-variable")
     )
@@ -141,11 +141,11 @@ def test_every_label_left_has_support_in_every_term(family):
     for seed in range(12):
         graph = random_graph(family, seed)
         domains = allowed_labels(graph)
-        left = np.split(domains.labels, domains.ptr[1:-1])
+        label_sets = np.split(domains.labels, domains.ptr[1:-1])
         for i in range(graph.n_variables):
-            assert np.isfinite(graph.unary_of(i)[left[i]]).all()
+            assert np.isfinite(graph.unary_of(i)[label_sets[i]]).all()
         for scope, table in graph.factors():
-            finite = np.isfinite(table[np.ix_(*(left[v] for v in scope))])
+            finite = np.isfinite(table[np.ix_(*(label_sets[v] for v in scope))])
             for axis in range(finite.ndim):
                 others = tuple(a for a in range(finite.ndim) if a != axis)
                 assert finite.any(axis=others).all()
@@ -167,20 +167,24 @@ def test_interactions_are_the_pairs_that_some_term_couples(family):
         domains = allowed_labels(graph)
         if not domains.feasible:
             continue
-        left = np.split(domains.labels, domains.ptr[1:-1]) if graph.n_variables else []
+        label_sets = np.split(domains.labels, domains.ptr[1:-1]) if graph.n_variables else []
         expected = set()
         for scope, table in graph.factors():
-            part = table[np.ix_(*(left[v] for v in scope))]
+            part = table[np.ix_(*(label_sets[v] for v in scope))]
             if len(scope) > 1 and (part != part.flat[0]).any():
-                free = [v for v in scope if left[v].size > 1]
+                free = [v for v in scope if label_sets[v].size > 1]
                 expected |= {frozenset(pair) for pair in itertools.combinations(free, 2)}
-        found = interactions(graph, domains, coupling_terms(graph, domains))
-        assert found.variables.tolist() == [v for v in range(len(left)) if left[v].size > 1]
-        ends = np.repeat(found.variables, np.diff(found.ptr))
-        pairs = set(map(frozenset, zip(ends, found.variables[found.neighbours], strict=True)))
+        coupled = interactions(graph, domains, coupling_terms(graph, domains))
+        assert coupled.variables.tolist() == [
+            v for v in range(len(label_sets)) if label_sets[v].size > 1
+        ]
+        ends = np.repeat(coupled.variables, np.diff(coupled.ptr))
+        pairs = set(map(frozenset, zip(ends, coupled.variables[coupled.neighbours], strict=True)))
         assert pairs == expected
         assert len(ends) == 2 * len(pairs)
-        assert found.log2_sizes == pytest.approx([math.log2(left[v].size) for v in found.variables])
+        assert coupled.log2_sizes == pytest.approx(
+            [math.log2(label_sets[v].size) for v in coupled.variables]
+        )
 
 
 # ---------------------------------------------------------------------- orders
@@ -191,13 +195,13 @@ def test_reported_sizes_equal_the_eliminations(ragged):
     rng = np.random.default_rng(0)
     for n in [1, 2, 3, *rng.integers(4, 30, size=60)]:
         graph = random_network(rng, int(n), ragged)
-        found = elimination_order(graph)
-        assert found.complete
-        assert sorted(found.order) == list(range(n))
-        degrees, sizes = eliminate(graph, found.order)
-        assert found.width == max(degrees)
-        assert found.log2_largest == pytest.approx(max(sizes))
-        assert found.log2_total == pytest.approx(math.log2(np.exp2(sizes).sum()))
+        result = elimination_order(graph)
+        assert result.complete
+        assert sorted(result.order) == list(range(n))
+        degrees, sizes = eliminate(graph, result.order)
+        assert result.width == max(degrees)
+        assert result.log2_largest == pytest.approx(max(sizes))
+        assert result.log2_total == pytest.approx(math.log2(np.exp2(sizes).sum()))
 
 
 @pytest.mark.parametrize("by_fill", [False, True])
@@ -225,11 +229,11 @@ def test_between_the_lower_bound_and_the_order_lies_the_best_of_all_orders(ragge
     exact = 0
     for _ in range(60):
         graph = random_network(rng, int(rng.integers(3, 8)), ragged)
-        found, best = elimination_order(graph), least_table(graph)
+        result, best = elimination_order(graph), least_table(graph)
         # The lower bound is counted in multiples of 1/1024 of a digit.
-        assert found.log2_needed <= best + 1e-9
-        assert best <= found.log2_largest + 1e-9
-        exact += found.log2_largest <= best + 1e-9
+        assert result.log2_needed <= best + 1e-9
+        assert best <= result.log2_largest + 1e-9
+        exact += result.log2_largest <= best + 1e-9
     assert exact >= 55
 
 
@@ -244,27 +248,27 @@ def test_forests_have_width_one_and_series_parallel_graphs_two():
         for v in range(2, n):
             a, b = edges[int(rng.integers(0, len(edges)))]
             edges += [(a, v), (b, v)]
-        kept = [e for e in edges if rng.random() < 0.9]
-        assert elimination_order(network(n, kept)).width <= 2
+        sample = [e for e in edges if rng.random() < 0.9]
+        assert elimination_order(network(n, sample)).width <= 2
 
 
 def test_a_long_path_of_many_labels_is_not_eliminated_across():
     """Between two cycles of binary variables the series rule would make a table of 100^3."""
     edges = [(0, 1), (1, 2), (2, 0), (2, 3), (3, 4), (4, 5), (5, 6), (6, 7), (7, 8), (8, 6)]
     sizes = [2, 2, 2, 100, 100, 100, 2, 2, 2]
-    found = elimination_order(network(9, edges, sizes))
-    assert found.log2_largest == pytest.approx(2 * math.log2(100))
+    result = elimination_order(network(9, edges, sizes))
+    assert result.log2_largest == pytest.approx(2 * math.log2(100))
 
 
-@pytest.mark.parametrize(("n", "most"), [(4, 4), (8, 10), (12, 15), (16, 16), (20, 20)])
-def test_grids(n, most):
-    found = elimination_order(network(n * n, grid_edges(n, n)))
-    assert n <= found.width <= most
+@pytest.mark.parametrize(("n", "limit"), [(4, 4), (8, 10), (12, 15), (16, 16), (20, 20)])
+def test_grids(n, limit):
+    result = elimination_order(network(n * n, grid_edges(n, n)))
+    assert n <= result.width <= limit
 
 
 def test_long_narrow_grids_are_ordered_along():
-    found = elimination_order(network(3000, grid_edges(3, 1000)))
-    assert found.width <= 4
+    result = elimination_order(network(3000, grid_edges(3, 1000)))
+    assert result.width <= 4
 
 
 def test_search_stops_once_the_lower_bound_suffices():
@@ -273,14 +277,14 @@ def test_search_stops_once_the_lower_bound_suffices():
     edges = random_pairs(rng, n, 2 * n)
     edges = edges[edges[:, 0] != edges[:, 1]]
     graph = network(n, edges)
-    found = elimination_order(graph, log2_limit=25.0, log2_enough=26.0)
-    assert not found.complete
-    assert found.log2_needed >= 26.0
-    assert found.order.size < n
+    result = elimination_order(graph, log2_limit=25.0, log2_enough=26.0)
+    assert not result.complete
+    assert result.log2_needed >= 26.0
+    assert result.order.size < n
     # Without the lower bound, the search stops at the first table that is too large.
-    found = elimination_order(graph, log2_limit=25.0)
-    assert not found.complete
-    assert found.log2_largest > 25.0
+    result = elimination_order(graph, log2_limit=25.0)
+    assert not result.complete
+    assert result.log2_largest > 25.0
 
 
 @pytest.mark.parametrize("hubs", [1, 2, 3])
@@ -289,9 +293,9 @@ def test_hubs_of_high_degree(hubs):
     n = 100_000
     edges = [np.stack([np.full(n, h), np.arange(n) + hubs], axis=1) for h in range(hubs)]
     graph = network(n + hubs, np.concatenate(edges))
-    found = elimination_order(graph, log2_limit=20.0)
-    assert found.complete
-    assert found.width == hubs
+    result = elimination_order(graph, log2_limit=20.0)
+    assert result.complete
+    assert result.width == hubs
 
 
 @pytest.mark.parametrize(("side", "entries"), [(4, 300), (12, 300_000)])
@@ -300,13 +304,13 @@ def test_the_search_costs_no_more_than_it_can_save(side, entries, monkeypatch):
     steps = []
 
     def counted(*arguments):
-        found = min_fill.eliminate(*arguments)
-        steps.append(found[-1])
-        return found
+        result = min_fill.eliminate(*arguments)
+        steps.append(result[-1])
+        return result
 
     monkeypatch.setattr(order, "eliminate", counted)
-    found = elimination_order(network(side * side, grid_edges(side, side)))
-    assert 2.0**found.log2_total < entries
+    result = elimination_order(network(side * side, grid_edges(side, side)))
+    assert 2.0**result.log2_total < entries
     assert sum(steps[:-1]) < 3 * entries
 
 

@@ -72,11 +72,11 @@ def test_trees_join_the_largest_part(drawn):
     assert states.size == len(cyclic)
     largest = max(states.tolist())
     for number, part in enumerate(single):
-        (own,) = set(part_of[components == number].tolist())
+        (joined,) = set(part_of[components == number].tolist())
         if number in cyclic:
-            assert states[own] == pytest.approx(part.graph.log2_states)
+            assert states[joined] == pytest.approx(part.graph.log2_states)
         else:
-            assert states[own] == largest
+            assert states[joined] == largest
 
 
 @pytest.mark.parametrize("solver", BY_PARTS)
@@ -85,14 +85,14 @@ def test_graphs_side_by_side_are_proved_one_by_one(solver):
     graphs = [dense(9, 3, seed) for seed in range(4)]
     graphs += [random_graph("forest", 3), dense(4, 2, 0), dense(3, 3, 1)]
     graph = side_by_side(graphs)
-    found = il.solve(graph, solver, seed=0, time_limit=30.0, clock="cpu")
-    assert found.energy == pytest.approx(sum(optimum(one) for one in graphs))
+    solution = il.solve(graph, solver, seed=0, time_limit=30.0, clock="cpu")
+    assert solution.energy == pytest.approx(sum(optimum(one) for one in graphs))
     # Persistency solves two of them before `auto` divides the graph, and messages may prove all.
     expected = {"auto": (4,), "mplp": (6, None), "trw-s(tighten=cycles)": (6, None)}
-    assert found.diagnostics.get("parts") in expected.get(solver, (6,))
-    if "parts" in found.diagnostics:
-        assert found.diagnostics["parts_eliminated"] >= 1
-    assert found.status == "optimal" and found.lower_bound == found.energy
+    assert solution.diagnostics.get("parts") in expected.get(solver, (6,))
+    if "parts" in solution.diagnostics:
+        assert solution.diagnostics["parts_eliminated"] >= 1
+    assert solution.status == "optimal" and solution.lower_bound == solution.energy
 
 
 @pytest.mark.parametrize("solver", ["toulbar2", "ortools-cpsat"])
@@ -155,8 +155,8 @@ def test_finished_parts_are_kept_when_the_time_ends(seconds, monkeypatch):
     assert run.proved == (done == 3)
     ends = np.cumsum([0, 7, 8, 9])
     for number in range(done):
-        own = run.best_labels[ends[number] : ends[number + 1]]
-        assert graphs[number].energy(own) == pytest.approx(optimum(graphs[number]))
+        labels = run.best_labels[ends[number] : ends[number + 1]]
+        assert graphs[number].energy(labels) == pytest.approx(optimum(graphs[number]))
     minima = [one.sum_of_minima for one in graphs[done:]]
     expected = sum(map(optimum, graphs[:done])) + sum(minima)
     assert run.lower_bound == pytest.approx(expected)
@@ -169,9 +169,9 @@ def test_clusters_of_different_parts_have_different_names():
     gains = rng.normal(size=len(edges))
     graph = FactorGraph.potts(np.zeros((27, 27)), edges, gains)
     for solver in ("multicut", "auto"):
-        found = il.solve(graph, solver, seed=0, time_limit=20.0)
-        assert found.diagnostics["parts"] == 3
-        of_part = [set(found.labels[s : s + 9].tolist()) for s in (0, 9, 18)]
+        solution = il.solve(graph, solver, seed=0, time_limit=20.0)
+        assert solution.diagnostics["parts"] == 3
+        of_part = [set(solution.labels[s : s + 9].tolist()) for s in (0, 9, 18)]
         assert not any(a & b for a, b in itertools.combinations(of_part, 2))
 
 
@@ -183,5 +183,5 @@ def test_costs_of_a_shared_pool_are_not_copied_to_each_part():
     parts = split(graph, graph.components)
     assert len(parts) == 40
     assert all(part.graph.pairwise_values.size == 2500 for part in parts)
-    own = FactorGraph.from_terms(np.zeros((120, 50)), [OwnTables(edges, [table] * len(edges))])
-    assert parts[0].graph.energy([1, 2, 3]) == own.energy([1, 2, 3] + [0] * 117)
+    separate = FactorGraph.from_terms(np.zeros((120, 50)), [OwnTables(edges, [table] * len(edges))])
+    assert parts[0].graph.energy([1, 2, 3]) == separate.energy([1, 2, 3] + [0] * 117)

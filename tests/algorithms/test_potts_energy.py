@@ -36,22 +36,22 @@ def check_against_enumeration(
     model = build_model(graph)
     if isinstance(model, str):
         return None
-    value, chosen = model.constant, []
+    value, minima = model.constant, []
     for part in model.parts:
         energies = {x: energy_of(part, x) for x in labellings(part)}
         best = min(energies, key=energies.__getitem__)
         value += energies[best]
-        chosen.append(np.array(best))
+        minima.append(np.array(best))
         if part.quantum:
             base = part.constant + part.unary[:, 0].sum() + part.coupling.sum()
             steps = (np.array(list(energies.values())) - base) / part.quantum
             assert np.array_equal(steps, np.round(steps))
     assert value == pytest.approx(optimum, abs=1e-9 * scale)
-    labels = model.expand(chosen)
+    labels = model.expand(minima)
     assert graph.energy(labels) == pytest.approx(optimum, abs=1e-9 * scale)
     assert abs(value - graph.energy(labels)) <= model.slack + 1e-15 * scale
-    for part, found, node in zip(model.parts, model.nodes_of(labels), chosen, strict=True):
-        assert energy_of(part, tuple(found)) == energy_of(part, tuple(node))
+    for part, part_labels, node in zip(model.parts, model.nodes_of(labels), minima, strict=True):
+        assert energy_of(part, tuple(part_labels)) == energy_of(part, tuple(node))
     return model
 
 

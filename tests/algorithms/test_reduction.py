@@ -34,12 +34,14 @@ def test_reduced_graph_keeps_energies(family, seed, share):
     alive = rng.random(graph.unary_values.size) < share
     # Every variable keeps a label.
     alive[graph.unary_ptr[:-1] + rng.integers(0, graph.cardinalities)] = True
-    left = np.array([part.sum() for part in np.split(alive, graph.unary_ptr[1:-1])], dtype=np.int64)
-    reduction = shrink(graph, alive, left[: graph.n_variables], False, 1)
+    n_alive = np.array(
+        [part.sum() for part in np.split(alive, graph.unary_ptr[1:-1])], dtype=np.int64
+    )
+    reduction = shrink(graph, alive, n_alive[: graph.n_variables], False, 1)
     if reduction.infeasible:
         whole = labellings(graph)
-        kept = alive[graph.unary_ptr[:-1] + whole].all(axis=1)
-        assert (graph.energy(whole[kept]) == math.inf).all()
+        mask = alive[graph.unary_ptr[:-1] + whole].all(axis=1)
+        assert (graph.energy(whole[mask]) == math.inf).all()
         return
     small = labellings(reduction.graph)
     mapped, energies = graph.energy(reduction.expand(small)), reduction.graph.energy(small)
@@ -57,8 +59,8 @@ def test_factors_keep_their_order_and_their_entries():
     tables = [rng.normal(size=[counts[v] for v in scope]) for scope in scopes]
     graph = FactorGraph.from_factors(counts, list(zip(scopes, tables, strict=True)), 0.1)
     alive = np.array([0, 1, 1, 0, 1, 1, 1, 1, 1, 0, 1], dtype=bool)
-    left = np.array([1, 2, 1, 3, 1])
-    reduction = shrink(graph, alive, left, False, 1)
+    n_alive = np.array([1, 2, 1, 3, 1])
+    reduction = shrink(graph, alive, n_alive, False, 1)
     # Two variables remain: one with its first and last label, one with all labels.
     expected = FactorGraph.from_terms(
         [np.zeros(2), tables[2][1]],

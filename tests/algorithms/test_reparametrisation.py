@@ -40,8 +40,8 @@ def bound_of(graph: il.FactorGraph, dual: Dual) -> float:
 def remainders(graph: il.FactorGraph, dual: Dual) -> list[tuple[tuple[int, ...], FloatArray]]:
     """Return scope and remaining table of every term, in plain numpy."""
     n = graph.n_variables
-    left = [((i,), dual.unary[graph.unary_ptr[i] : graph.unary_ptr[i + 1]]) for i in range(n)]
-    out: list[tuple[tuple[int, ...], FloatArray]] = [*left]
+    unaries = [((i,), dual.unary[graph.unary_ptr[i] : graph.unary_ptr[i + 1]]) for i in range(n)]
+    out: list[tuple[tuple[int, ...], FloatArray]] = [*unaries]
     for e in range(graph.n_edges):
         i, j = (int(v) for v in graph.edges[e])
         one, two = (dual.half_ptr[2 * e + s] for s in (0, 1))
@@ -82,19 +82,19 @@ def test_sweeps_change_no_energy_and_the_bound_rises_to_at_most_the_optimum(
     before = bound_of(graph, dual)
     for turn, how in enumerate(order):
         sweeps(graph, dual, how, bool(turn % 2))
-        left = remainders(graph, dual)
+        tables = remainders(graph, dual)
         # The bound follows its definition; terms need not know that a label is ruled out.
         bound = bound_of(graph, dual)
         assert before - slack <= bound <= exhaustive(graph).optimum + slack
         if not graph.has_infinite:
-            least = math.fsum(float(table.min()) for _, table in left)
-            assert bound == pytest.approx(least + graph.constant, abs=slack)
+            minima = math.fsum(float(table.min()) for _, table in tables)
+            assert bound == pytest.approx(minima + graph.constant, abs=slack)
         before = bound
         if bound == math.inf:
             assert exhaustive(graph).optimum == math.inf
             return
         for x in itertools.islice(itertools.product(*map(range, graph.cardinalities)), 0, None, 7):
-            total = graph.constant + sum(table[tuple(x[v] for v in s)] for s, table in left)
+            total = graph.constant + sum(table[tuple(x[v] for v in s)] for s, table in tables)
             if math.isfinite(energies[x]):
                 assert total == pytest.approx(energies[x], abs=slack)
 

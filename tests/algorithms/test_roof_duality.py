@@ -38,23 +38,23 @@ def draw(family, seed):
 @given(st.sampled_from(PAIRS), st.integers(0, 10_000))
 def test_choice_is_exact_or_persistent(family, seed):
     graph, zero, one, y, energies, slack = draw(family, seed)
-    least = energies.min()
+    minimum = energies.min()
     choice = LabelChoice(graph).minimise(zero, one, bound=True)
-    assert choice.bound <= least + slack
+    assert choice.bound <= minimum + slack
     assert choice.exact == (choice.nonsubmodular == 0)
     if choice.exact:
         x = np.where(choice.taken == 1, one, zero)
-        assert graph.energy(x) <= least + slack
-        assert choice.bound == least or choice.bound >= least - slack
+        assert graph.energy(x) <= minimum + slack
+        assert choice.bound == minimum or choice.bound >= minimum - slack
         return
-    if math.isinf(least):
+    if math.isinf(minimum):
         return
     # Strong persistency: all minima have the labels that roof duality gives.
     labelled = (choice.taken >= 0) & (zero != one)
-    best = y[energies <= least + slack]
+    best = y[energies <= minimum + slack]
     assert (best[:, labelled] == choice.taken[labelled]).all()
     if labelled.sum() == (zero != one).sum():
-        assert choice.bound >= least - slack
+        assert choice.bound >= minimum - slack
 
 
 @pytest.mark.parametrize("seed", range(40))

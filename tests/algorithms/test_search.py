@@ -100,15 +100,15 @@ def test_virtual_consistency_moves_costs_that_are_there_and_its_bound_holds(
     p, state, xs, costs, finite, _ = drawn
     if propagated and search(p, state) != AT_ROOT:
         return
-    left = (state.pos[p.ptr[:-1] + xs] < state.size).all(axis=1)
-    kept = left & (costs < HARD)
+    possible = (state.pos[p.ptr[:-1] + xs] < state.size).all(axis=1)
+    mask = possible & (costs < HARD)
     virtual, low, theta = make_virtual(p, state), int(state.low[0]), HARD
     while theta > 0:
         theta = raise_virtually(p, virtual, theta, 0)
         assert low <= state.low[0] <= min([*finite[:1].tolist(), FORBIDDEN])
         low = int(state.low[0])
         assert min(least_costs(p, state)) >= 0
-        assert (costs_of(p, low, state.unary, state.shift, xs[kept]) == costs[kept]).all()
+        assert (costs_of(p, low, state.unary, state.shift, xs[mask]) == costs[mask]).all()
 
 
 @pytest.mark.parametrize("arity", [2, 3])

@@ -32,17 +32,19 @@ def check(graph: FactorGraph) -> None:
     energies = graph.energy(domains.labels[domains.ptr[:-1] + joint])
     costs = np.array([network.constant + network.cost(at) for at in joint])
     assert ((costs >= HARD) == np.isinf(energies)).all()
-    found = np.array([rounding.bound(float(c)) for c in costs[costs < HARD]])
-    room = energies[costs < HARD] - found
+    lowered = np.array([rounding.bound(float(c)) for c in costs[costs < HARD]])
+    room = energies[costs < HARD] - lowered
     assert (room >= 0).all()
-    assert (room <= 2 * rounding.error + 1e-12 * np.abs(found)).all()
+    assert (room <= 2 * rounding.error + 1e-12 * np.abs(lowered)).all()
 
     network.eliminate(lambda: False)
     rest = [range(k) if v in network.left else [0] for v, k in enumerate(domains.sizes)]
-    left = [(network.constant + network.cost(np.array(at)), at) for at in itertools.product(*rest)]
-    assert min(left)[0] == costs.min()
+    outcomes = [
+        (network.constant + network.cost(np.array(at)), at) for at in itertools.product(*rest)
+    ]
+    assert min(outcomes)[0] == costs.min()
     if costs.min() < HARD:
-        energy = graph.energy(network.expand(np.array(min(left)[1])))
+        energy = graph.energy(network.expand(np.array(min(outcomes)[1])))
         assert energy <= energies.min() + 2 * rounding.error + 1e-12 * abs(energies.min())
 
 

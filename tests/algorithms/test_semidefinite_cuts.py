@@ -52,12 +52,12 @@ def test_cliques_of_many_labels_hold() -> None:
 def brute_triangles(x: np.ndarray, two: bool) -> dict[float, int]:
     """Return the violation of the worst inequality of each triple, and the count of each."""
     n = len(x)
-    found = []
+    violations = []
     for j, i, h in itertools.combinations(range(n), 3):
         a, b, c = x[i, j], x[h, i], x[h, j]
         sides = [b + c - a, b + a - c, c + a - b] + ([-a - b - c] if two else [])
-        found.append(round(max(sides) - 1.0, 12))
-    values, counts = np.unique([v for v in found if v > 0.1], return_counts=True)
+        violations.append(round(max(sides) - 1.0, 12))
+    values, counts = np.unique([v for v in violations if v > 0.1], return_counts=True)
     return dict(zip(values.tolist(), counts.tolist(), strict=True))
 
 
@@ -85,16 +85,16 @@ def test_a_full_buffer_keeps_the_most_violated_triangles() -> None:
     rng = np.random.default_rng(1)
     x = np.tril(rng.uniform(-1.0, 1.0, size=(40, 40)), -1)
     x += x.T
-    found = []
-    for most in (20, 10**5):
-        search = TriangleSearch(x, True, 0.0, most, 10**9, rng)
+    slacks = []
+    for size in (20, 10**5):
+        search = TriangleSearch(x, True, 0.0, size, 10**9, rng)
         for top in search.tops.tolist():
             search.look(top)
         rows = CutRows(40, -1.0)
         add_triangles(rows, search.codes(np.empty(0, dtype=np.int64))[:20], 40)
-        found.append(np.sort(-rows.slacks(x)))
-    assert found[0].size == 20
-    assert found[0] == pytest.approx(found[1])
+        slacks.append(np.sort(-rows.slacks(x)))
+    assert slacks[0].size == 20
+    assert slacks[0] == pytest.approx(slacks[1])
 
 
 def test_large_matrices_are_sampled() -> None:
@@ -112,15 +112,15 @@ def test_a_violated_pattern_is_found_and_added() -> None:
     rng = np.random.default_rng(3)
     pentagon = patterns(2)[0]
     none = np.empty(0, dtype=np.int64)
-    found = find_patterns(x, pentagon, 0, True, 50, 0.1, none, rng)
-    assert found is not None
-    deepest = int(found.depth.argmax())
-    assert sorted(found.nodes[deepest].tolist()) == [0, 1, 2, 3, 4]
+    violated = find_patterns(x, pentagon, 0, True, 50, 0.1, none, rng)
+    assert violated is not None
+    deepest = int(violated.depth.argmax())
+    assert sorted(violated.nodes[deepest].tolist()) == [0, 1, 2, 3, 4]
     # The sum of X over the ten pairs is -2.5, not at least -2.
-    assert found.depth[deepest] * np.sqrt(10) == pytest.approx(0.5)
+    assert violated.depth[deepest] * np.sqrt(10) == pytest.approx(0.5)
     rows = CutRows(7, -1.0)
-    add_patterns(rows, found, found.depth > 0.0)
-    assert rows.slacks(x) == pytest.approx(-found.depth * np.sqrt(10))
+    add_patterns(rows, violated, violated.depth > 0.0)
+    assert rows.slacks(x) == pytest.approx(-violated.depth * np.sqrt(10))
     for x_ in all_labellings(7, 2):
         assert rows.slacks(gram(x_, 2)).min() >= -1e-9
     again = find_patterns(x, pentagon, 0, True, 50, 0.1, rows.key, rng)

@@ -85,7 +85,7 @@ def test_clusters_change_no_energy_and_the_bound_rises_to_at_most_the_optimum(
 ) -> None:
     """Any clusters, between any sweeps, on all families, infinite costs included."""
     graph = random_graph(family, seed)
-    found, slack, run = exhaustive(graph), tolerance(graph), a_run(graph)
+    exact, slack, run = exhaustive(graph), tolerance(graph), a_run(graph)
     rng = np.random.default_rng(seed)
     state = start(graph)
     before = state.bound()
@@ -96,7 +96,7 @@ def test_clusters_change_no_energy_and_the_bound_rises_to_at_most_the_optimum(
         for backwards in (False, True):
             assert state.sweep(run, backwards)
             bound = state.bound()
-            assert before - slack <= bound <= found.optimum + slack
+            assert before - slack <= bound <= exact.optimum + slack
             before = bound
         if turn % 2:
             state.redistribute_costs()
@@ -105,8 +105,8 @@ def test_clusters_change_no_energy_and_the_bound_rises_to_at_most_the_optimum(
     if before == math.inf:
         return
     for x in itertools.islice(itertools.product(*map(range, graph.cardinalities)), 0, None, 11):
-        if math.isfinite(found.energies[x]):
-            assert remaining_energy(state, x) == pytest.approx(found.energies[x], abs=slack)
+        if math.isfinite(exact.energies[x]):
+            assert remaining_energy(state, x) == pytest.approx(exact.energies[x], abs=slack)
 
 
 @pytest.mark.parametrize("hard", [False, True])
@@ -194,18 +194,18 @@ def test_projection_follows_its_definition(family: str, seed: int) -> None:
         assert not expected
         return
     largest = max((abs(s) for s in expected.values() if math.isfinite(s)), default=1.0)
-    found = {}
+    strengths = {}
     for u in range(projection.ptr.size - 1):
         sizes = projection.size[projection.ptr[u] : projection.ptr[u + 1]]
         assert (np.diff(sizes) <= 0).all()
         for p in range(projection.ptr[u], projection.ptr[u + 1]):
             sign = -1.0 if projection.differ[p] else 1.0
-            found[u, int(projection.to[p])] = sign * float(projection.size[p])
-    assert len(found) == 2 * len(expected)
+            strengths[u, int(projection.to[p])] = sign * float(projection.size[p])
+    assert len(strengths) == 2 * len(expected)
     for (u, v), strength in expected.items():
-        known = math.copysign(min(abs(strength), 4.0 * max(largest, 1.0)), strength)
+        limited = math.copysign(min(abs(strength), 4.0 * max(largest, 1.0)), strength)
         for pair in ((u, v), (v, u)):
-            assert found[pair] == pytest.approx(known, rel=1e-9, abs=1e-9)
+            assert strengths[pair] == pytest.approx(limited, rel=1e-9, abs=1e-9)
 
 
 def test_weak_links_are_in_no_cycle() -> None:

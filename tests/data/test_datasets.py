@@ -121,8 +121,8 @@ def test_misleading_columns_are_dropped() -> None:
     assert [-3.639, 0.418] == load("vowel", DATA).features[0, :2].tolist()
     assert 3.0 == load("dermatology", DATA).features.max()
     digits = load("optdigits", DATA)
-    kept = np.isin(digits.labels[3823:], (3, 8, 9))
-    assert np.array_equal(digits.features[3823:][kept], load("digits-389").features)
+    mask = np.isin(digits.labels[3823:], (3, 8, 9))
+    assert np.array_equal(digits.features[3823:][mask], load("digits-389").features)
 
 
 def test_mixtures_have_their_stated_elongation() -> None:

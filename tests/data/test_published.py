@@ -278,8 +278,8 @@ def test_files_of_the_loaders_are_registered() -> None:
     for path, file in paths.items():
         assert PurePosixPath(path).parts[0] in ("uci", "text", "image", "map")
         assert ".." not in path
-        known = re.fullmatch(r"[0-9a-f]{64}", file.sha256)
-        assert known and file.size > 0 if file.url else not file.sha256
+        is_hash = re.fullmatch(r"[0-9a-f]{64}", file.sha256)
+        assert is_hash and file.size > 0 if file.url else not file.sha256
         assert re.match(r"https://raw\.githubusercontent\.com/.+?/.+?/[0-9a-f]{40}/|$", file.url)
     by_hand = {name for name, one in published().items() if one.by_hand}
     assert by_hand == {"new-thyroid", "news"}

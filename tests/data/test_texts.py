@@ -75,15 +75,15 @@ def test_weights_follow_the_thesis():
     counts[:4, 1] = 3  # in four documents
     corpus = toy_corpus(counts)
     df = (counts > 0).sum(axis=0)
-    kept = [m for m in range(12) if df[m] >= 5 and df[m] <= 0.95 * 40]
-    expected = counts[:, kept] * np.array([math.log2(40 / df[m]) for m in kept])
-    some = expected.sum(axis=1) > 0
-    expected = expected[some] / np.linalg.norm(expected[some], axis=1, keepdims=True)
+    columns = [m for m in range(12) if df[m] >= 5 and df[m] <= 0.95 * 40]
+    expected = counts[:, columns] * np.array([math.log2(40 / df[m]) for m in columns])
+    rows = expected.sum(axis=1) > 0
+    expected = expected[rows] / np.linalg.norm(expected[rows], axis=1, keepdims=True)
     weighted = corpus.weighted()
-    assert weighted.terms == tuple(f"t{m}" for m in kept)
+    assert weighted.terms == tuple(f"t{m}" for m in columns)
     assert {"t0", "t1"}.isdisjoint(weighted.terms)
     np.testing.assert_allclose(weighted.values.toarray(), expected, atol=1e-14)
-    assert (weighted.labels == corpus.labels[some]).all()
+    assert (weighted.labels == corpus.labels[rows]).all()
     assert (corpus.values.toarray() == counts).all()  # untouched
 
 
@@ -109,9 +109,9 @@ def test_latent_semantics_keep_inner_products():
     matrix = np.random.default_rng(2).random((9, 6))
     whole = latent_semantics(csr_array(matrix), 6)
     np.testing.assert_allclose(whole @ whole.T, matrix @ matrix.T, atol=1e-12)
-    some = latent_semantics(matrix, 2)
-    np.testing.assert_allclose(some, whole[:, :2], atol=1e-12)
-    lost = np.linalg.norm(matrix @ matrix.T - some @ some.T, 2)
+    approximation = latent_semantics(matrix, 2)
+    np.testing.assert_allclose(approximation, whole[:, :2], atol=1e-12)
+    lost = np.linalg.norm(matrix @ matrix.T - approximation @ approximation.T, 2)
     assert lost == pytest.approx(np.linalg.svd(matrix)[1][2] ** 2)
     with pytest.raises(ValueError, match="n_components = 7"):
         latent_semantics(matrix, 7)

@@ -645,8 +645,8 @@ def test_breadth_first_order():
 @given(recipes(min_variables=1), st.data())
 def test_with_evidence_forbids_everything_else(recipe, data):
     g = recipe.build()
-    chosen = data.draw(st.sets(st.integers(0, g.n_variables - 1)))
-    evidence = {v: data.draw(st.integers(0, int(g.cardinalities[v]) - 1)) for v in chosen}
+    observed = data.draw(st.sets(st.integers(0, g.n_variables - 1)))
+    evidence = {v: data.draw(st.integers(0, int(g.cardinalities[v]) - 1)) for v in observed}
     conditioned = g.with_evidence(evidence)
     for x in recipe.labellings():
         agrees = all(x[v] == a for v, a in evidence.items())
@@ -779,8 +779,8 @@ def test_bulk_construction_has_no_python_loop_over_edges(kind):
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert calls < 3000
-    kept = sum(getattr(g, name).nbytes for name in ARRAYS) + sum(a.nbytes for a in g.arrays)
-    assert peak < 6 * kept
+    n_bytes = sum(getattr(g, name).nbytes for name in ARRAYS) + sum(a.nbytes for a in g.arrays)
+    assert peak < 6 * n_bytes
     x = rng.integers(0, k, size=n)
     i, j = edges.T
     if kind == "potts":
@@ -835,15 +835,15 @@ def test_costs_are_real_numbers_of_a_size_that_can_be_added_up(name, where):
 
 
 def test_costs_whose_sum_exceeds_the_limit_are_refused():
-    two, most = np.zeros((2, 2)), -1e100
+    two, limit = np.zeros((2, 2)), -1e100
     with pytest.raises(ValueError, match=r"sum of all terms on \(0, 1\)\[0, 1\] is -2e\+100"):
-        FactorGraph.potts(two, [(0, 1), (1, 0)], [most, most])
+        FactorGraph.potts(two, [(0, 1), (1, 0)], [limit, limit])
     with pytest.raises(ValueError, match=r"sum of all terms on \(0, 1\)\[1, 1\] is -2e\+100"):
-        FactorGraph.pairwise(two, [(0, 1), (0, 1)], [[[0.0, 1.0], [0.0, most]]] * 2)
+        FactorGraph.pairwise(two, [(0, 1), (0, 1)], [[[0.0, 1.0], [0.0, limit]]] * 2)
     with pytest.raises(ValueError, match=r"sum of unary and factors, flat,\[3\] is -2e\+100"):
-        FactorGraph.from_factors([2, 2], [((1,), [0.0, most])] * 2)
+        FactorGraph.from_factors([2, 2], [((1,), [0.0, limit])] * 2)
     with pytest.raises(ValueError, match="sum of all constants is -2e"):
-        FactorGraph.from_factors([2], [((), most)], constant=most)
+        FactorGraph.from_factors([2], [((), limit)], constant=limit)
     with pytest.raises(ValueError, match=r"weights\[1\] = 1e\+60 times 1e\+50"):
         FactorGraph.pairwise(two, [(0, 1), (1, 0)], [[0.0, 1.0], [2.0, -1e50]], [1.0, 1e60])
 
@@ -905,9 +905,9 @@ def test_magnitude_is_the_most_that_terms_can_cost():
                 assert small.energy(x) == graph.energy(x) / 128
 
 
-@pytest.mark.parametrize("most", [3, 1000])
-def test_shapes_are_grouped_by_first_appearance(most):
-    shapes = np.random.default_rng(0).integers(1, most, (500, 3))
+@pytest.mark.parametrize("largest", [3, 1000])
+def test_shapes_are_grouped_by_first_appearance(largest):
+    shapes = np.random.default_rng(0).integers(1, largest, (500, 3))
     groups = by_shape(shapes)
     expected: dict[tuple[int, ...], list[int]] = {}
     for place, shape in enumerate(shapes.tolist()):

@@ -76,16 +76,16 @@ def test_errors_in_one_of_many_tables_are_located():
 
 def test_storage_form():
     """Check factors of all arities, one after another, and a selection of them."""
-    given = [((), 1.0), ((0, 1, 2), TABLES[0]), ((4,), [2.0]), ((2, 3, 0), TABLES[1])]
-    factors = parse_factors(given, CARDINALITIES)
+    terms = [((), 1.0), ((0, 1, 2), TABLES[0]), ((4,), [2.0]), ((2, 3, 0), TABLES[1])]
+    factors = parse_factors(terms, CARDINALITIES)
     assert factors.ptr.tolist() == [0, 0, 3, 4, 7]
     assert factors.scopes.tolist() == [0, 1, 2, 4, 2, 3, 0]
     assert factors.table_ptr.tolist() == [0, 1, 13, 14, 26]
-    chosen = factors.chosen(np.array([False, False, True, True]))
-    expected = parse_factors(given[2:], CARDINALITIES)
-    assert [part.tolist() for part in chosen] == [part.tolist() for part in expected]
+    selection = factors.chosen(np.array([False, False, True, True]))
+    expected = parse_factors(terms[2:], CARDINALITIES)
+    assert [part.tolist() for part in selection] == [part.tolist() for part in expected]
     whole = FactorGraph.from_factors(CARDINALITIES, factors)
-    assert whole.content_hash == FactorGraph.from_factors(CARDINALITIES, given).content_hash
+    assert whole.content_hash == FactorGraph.from_factors(CARDINALITIES, terms).content_hash
     bad = factors._replace(values=np.where(factors.values == 2.0, -np.inf, factors.values))
     with pytest.raises(ValueError, match=re.escape("factors, flat,[13] is -inf")):
         FactorGraph.from_factors(CARDINALITIES, bad)

@@ -76,8 +76,8 @@ def test_derived_quantities_include_label_costs():
     assert g.magnitude == tree.magnitude + 4.25
     assert g.with_label_costs().components.tolist() == [0, 0, 1]
     assert "2 label costs" in repr(g) and "label" not in repr(tree).split("terms")[1]
-    known = g.with_evidence({0: 1}).with_unary(g.unary_values)
-    assert known.energy([1, 1, 1]) == g.energy([1, 1, 1])
+    conditioned = g.with_evidence({0: 1}).with_unary(g.unary_values)
+    assert conditioned.energy([1, 1, 1]) == g.energy([1, 1, 1])
     assert warm_up_graph(g).n_label_costs == 2
     assert g.label_costs.least() == 0.25 and tree.label_costs.least() == 0.0
 

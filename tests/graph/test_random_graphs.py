@@ -114,7 +114,7 @@ def test_all_graphs_of_a_family(family, holds):
 
 
 @pytest.mark.parametrize(
-    ("family", "values", "found"),
+    ("family", "values", "expected"),
     [
         (
             "estep",
@@ -131,8 +131,8 @@ def test_all_graphs_of_a_family(family, holds):
         ("infeasible", lambda g: {contradiction(g) is None}, {True, False}),
     ],
 )
-def test_graphs_of_a_family_differ(family, values, found):
-    assert set().union(*map(values, graphs(family))) == found
+def test_graphs_of_a_family_differ(family, values, expected):
+    assert set().union(*map(values, graphs(family))) == expected
 
 
 def test_ties_family_has_several_optima():

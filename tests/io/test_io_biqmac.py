@@ -23,8 +23,8 @@ from inference_lab.io import FormatError, biqmac
 SMALL = damage.SMALL["max-cut"]
 
 
-def read(path: Path, known: dict[str, str]) -> il.FactorGraph:
-    return il.read(path, format="max-cut" if known["type"] == "maxcut (max)" else "qubo")
+def read(path: Path, row: dict[str, str]) -> il.FactorGraph:
+    return il.read(path, format="max-cut" if row["type"] == "maxcut (max)" else "qubo")
 
 
 def entries(path: Path) -> np.ndarray:
@@ -45,16 +45,16 @@ def value(rows: np.ndarray, kind: str, x: np.ndarray) -> float:
 def test_instances_have_their_sizes_and_values() -> None:
     """All instances, at random labellings; the energy is minus the cut, or the value."""
     rng = np.random.default_rng(0)
-    found = published("maxcut_qubo")
-    assert len(found) == 25
-    for path, known in found:
-        graph = read(path, known)
+    instances = published("maxcut_qubo")
+    assert len(instances) == 25
+    for path, row in instances:
+        graph = read(path, row)
         rows = entries(path)
-        assert graph.n_variables == int(known["vars"])
-        assert len(rows) == int(known["factors"])
-        sign, kind = (-1, "max-cut") if "max" in known["type"] else (1, "qubo")
+        assert graph.n_variables == int(row["vars"])
+        assert len(rows) == int(row["factors"])
+        sign, kind = (-1, "max-cut") if "max" in row["type"] else (1, "qubo")
         x = rng.integers(2, size=(5, graph.n_variables))
-        assert graph.energy(x).tolist() == [sign * value(rows, kind, row) for row in x]
+        assert graph.energy(x).tolist() == [sign * value(rows, kind, labels) for labels in x]
 
 
 @pytest.mark.parametrize(
@@ -62,25 +62,25 @@ def test_instances_have_their_sizes_and_values() -> None:
 )
 def test_published_cuts(name: str, cut: int) -> None:
     """They belong to the vectors of +1 and -1 published beside the instances."""
-    (path, known), *_ = [
+    (path, row), *_ = [
         pair for pair in published("maxcut_qubo") if pair[1]["file"].startswith(name)
     ]
     vector = (path.parent / f"{name.partition('.txt')[0]}_cut.txt").read_text()
     sides = np.array(vector.replace(",", " ").split(), dtype=np.int64)
     assert set(sides.tolist()) == {-1, 1}
-    assert read(path, known).energy((sides + 1) // 2) == -cut
+    assert read(path, row).energy((sides + 1) // 2) == -cut
 
 
 @pytest.mark.parametrize("name", ["gka1b.sparse", "bqp50-1.sparse"])
 def test_optima(name: str) -> None:
     """Enumeration or the integer program attains the values of the Biq Mac library."""
-    ((path, known),) = published("maxcut_qubo", file=name)
-    graph = read(path, known)
+    ((path, row),) = published("maxcut_qubo", file=name)
+    graph = read(path, row)
     solver = "brute-force" if graph.n_variables <= 20 else "ilp"
     solution = il.solve(graph, solver, time_limit=60.0)
     assert solution.status is il.Status.OPTIMAL
-    sign = -1 if "max" in known["type"] else 1
-    assert solution.energy == sign * float(known["value"])
+    sign = -1 if "max" in row["type"] else 1
+    assert solution.energy == sign * float(row["value"])
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["max-cut", "qubo"]))

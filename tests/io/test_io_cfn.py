@@ -65,16 +65,16 @@ def load(path: Path) -> dict[str, Any]:
 def test_instances_have_their_sizes_and_the_sums_of_a_json_reader() -> None:
     """Check all instances at random labellings."""
     rng = np.random.default_rng(0)
-    found = published("toulbar2", type="cfn")
-    assert len(found) == 2
-    for path, known in found:
+    instances = published("toulbar2", type="cfn")
+    assert len(instances) == 2
+    for path, row in instances:
         graph = il.read(path)
         document = load(path)
-        assert graph.n_variables == int(known["vars"])
-        assert graph.cardinalities.max() == int(known["max_card"])
-        assert len(document["functions"]) == int(known["factors"])
+        assert graph.n_variables == int(row["vars"])
+        assert graph.cardinalities.max() == int(row["max_card"])
+        assert len(document["functions"]) == int(row["factors"])
         x = rng.integers(graph.cardinalities, size=(10, graph.n_variables))
-        expected = [slow_sums(document, row) for row in x.tolist()]
+        expected = [slow_sums(document, labels) for labels in x.tolist()]
         np.testing.assert_allclose(graph.energy(x), expected, rtol=1e-12)
 
 
@@ -84,7 +84,7 @@ def test_published_value_of_alarm_counts_three_minima_twice() -> None:
     Its value exceeds the sum of the costs in the file by these minima, which the optimal
     labelling pays; on the same costs in the ``.wcsp`` format it agrees with the value here.
     """
-    (path, known), *_ = [
+    (path, row), *_ = [
         pair for pair in published("toulbar2", type="cfn") if pair[1]["file"] == "alarm.cfn.gz"
     ]
     solution = il.solve(il.read(path), "ilp", time_limit=60.0)
@@ -96,7 +96,7 @@ def test_published_value_of_alarm_counts_three_minima_twice() -> None:
         if len(function["scope"]) > 3
     ]
     assert len(minima) == 3
-    assert solution.energy + sum(minima) == pytest.approx(float(known["value_min_cost"]), abs=1e-9)
+    assert solution.energy + sum(minima) == pytest.approx(float(row["value_min_cost"]), abs=1e-9)
 
 
 # ------------------------------------------------------------------ the format

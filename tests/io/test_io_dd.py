@@ -47,15 +47,15 @@ class Matching:
 
     def cost(self, labels: list[int]) -> float:
         """Return the cost of the right nodes of a labelling; infinite if one is used twice."""
-        chosen = {
+        pairs = {
             (node, self.candidates[node][label])
             for node, label in enumerate(labels)
             if label < len(self.candidates[node])
         }
-        used = [right for _, right in chosen]
+        used = [right for _, right in pairs]
         if len(set(used)) < len(used):
             return math.inf
-        taken = [(left, right) in chosen for left, right, _ in self.assignments]
+        taken = [(left, right) in pairs for left, right, _ in self.assignments]
         total = sum(cost for (*_, cost), made in zip(self.assignments, taken, strict=True) if made)
         return total + sum(cost for a, b, cost in self.edges if taken[a] and taken[b])
 
@@ -78,10 +78,10 @@ def test_random_matchings(seed: int) -> None:
     n_left, n_right = rng.integers(1, 5, size=2)
     every = [(i, j) for i in range(n_left) for j in range(n_right)]
     count = int(rng.integers(0, len(every) + 1))
-    chosen = [every[c] for c in rng.permutation(len(every))[:count]]
+    pairs = [every[c] for c in rng.permutation(len(every))[:count]]
     lines = [
         f"a {a} {i} {j} {c}"
-        for a, ((i, j), c) in enumerate(zip(chosen, rng.integers(-9, 9, count), strict=True))
+        for a, ((i, j), c) in enumerate(zip(pairs, rng.integers(-9, 9, count), strict=True))
     ]
     n_edges = int(rng.integers(0, 12)) if count > 1 else 0
     for _ in range(n_edges):

@@ -84,28 +84,28 @@ def slow_energy(factors: list[SlowFactor], x: Any) -> float:
 def test_instances_have_their_sizes_and_the_energies_of_a_slow_reader() -> None:
     """Check all libDAI instances at random labellings."""
     rng = np.random.default_rng(0)
-    found = published("libdai")
-    assert len(found) == 9
-    for path, known in found:
+    instances = published("libdai")
+    assert len(instances) == 9
+    for path, row in instances:
         graph = il.read(path)
         counts, factors = slow_read(path.read_bytes())
         named = {v for scope, _ in factors for v in scope}
         assert graph.cardinalities.tolist() == counts
-        assert len(named) == int(known["vars"])
-        assert max(counts) == int(known["max_card"])
-        assert len(factors) == int(known["factors"])
-        assert max(len(scope) for scope, _ in factors) == int(known["max_arity"])
+        assert len(named) == int(row["vars"])
+        assert max(counts) == int(row["max_card"])
+        assert len(factors) == int(row["factors"])
+        assert max(len(scope) for scope, _ in factors) == int(row["max_arity"])
         x = rng.integers(graph.cardinalities, size=(20, graph.n_variables))
-        expected = [slow_energy(factors, row) for row in x]
+        expected = [slow_energy(factors, labels) for labels in x]
         np.testing.assert_allclose(graph.energy(x), expected, rtol=1e-12, atol=1e-12)
 
 
 def test_partition_functions() -> None:
     """They agree with exact elimination by other programs."""
-    for path, known in published("libdai"):
+    for path, row in published("libdai"):
         graph = il.read(path)
         soft = il.solve(graph, "junction-tree", temperature=1.0)
-        assert soft.log_partition == pytest.approx(float(known["lnZ"]), abs=2e-9)
+        assert soft.log_partition == pytest.approx(float(row["lnZ"]), abs=2e-9)
 
 
 def test_marginals_that_libdai_prints(data_dir: Path) -> None:

@@ -28,15 +28,15 @@ def measured(
     begin = time.process_time()
     tracemalloc.start()
     try:
-        found: il.FactorGraph | FormatError = read()
+        content: il.FactorGraph | FormatError = read()
     except FormatError as problem:
-        found = problem
+        content = problem
     finally:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert peak < memory, peak
     assert time.process_time() - begin < SECONDS
-    return found
+    return content
 
 
 @pytest.mark.parametrize(
@@ -64,11 +64,11 @@ def test_small_files_cost_little(
     """They are refused, or read in linear time, for any declared sizes."""
     path = tmp_path / f"m{suffix}"
     path.write_text(text)
-    found = measured(lambda: il.read(path))
+    content = measured(lambda: il.read(path))
     if message is None:
-        assert isinstance(found, il.FactorGraph), found
+        assert isinstance(content, il.FactorGraph), content
     else:
-        assert re.search(rf"{re.escape(str(path))}, .*{message}", str(found)), found
+        assert re.search(rf"{re.escape(str(path))}, .*{message}", str(content)), content
 
 
 @pytest.mark.parametrize(

@@ -36,13 +36,15 @@ _STRETCHES = (1.0, 1e-3, 1e-9, 1e-300, 5e-324, 0.1, 37.0, 1e3, 1e5, 1e12, 1e30)
 
 def tables(graph: il.FactorGraph) -> dict[tuple[int, ...], np.ndarray]:
     """Return the unaries, and the tables by increasing scope."""
-    found = {(i,): graph.unary_of(i) for i in range(graph.n_variables)}
+    result = {(i,): graph.unary_of(i) for i in range(graph.n_variables)}
     for scope, table in graph.factors():
         order = np.argsort(scope)
         key = tuple(int(scope[axis]) for axis in order)
         # Higher-order factors may share a scope.
-        found[key] = table.transpose(order) + (found[key] if len(key) > 2 and key in found else 0.0)
-    return found
+        result[key] = table.transpose(order) + (
+            result[key] if len(key) > 2 and key in result else 0.0
+        )
+    return result
 
 
 def check_costs(graph: il.FactorGraph, again: il.FactorGraph) -> None:
@@ -248,11 +250,11 @@ def _measured(
     tracemalloc.start()
     begin = time.process_time()
     try:
-        found = read()
+        graph = read()
     except FormatError as problem:
         assert str(path.parent) in str(problem), problem
         assert len(str(problem)) < 2000, len(str(problem))
-        found = None
+        graph = None
     finally:
         spent = time.process_time() - begin
         peak = tracemalloc.get_traced_memory()[1]
@@ -260,7 +262,7 @@ def _measured(
     content = max(content, path.stat().st_size)
     assert peak <= _MEMORY[0] + _MEMORY[1] * content, (peak, content)
     assert spent <= _SECONDS[0] + _SECONDS[1] * content, (spent, content)
-    return found
+    return graph
 
 
 def _check_model(rng: np.random.Generator, folder: Path) -> None:

@@ -115,9 +115,9 @@ def test_lines_keep_their_numbers(format: str, layout: str) -> None:
         data = codecs.BOM_UTF8 + end.join([*head, *lines, b"x"])
         with pytest.raises(FormatError) as caught:
             read(data, format)
-        found = re.search(r"line (\d+)", str(caught.value))
+        match = re.search(r"line (\d+)", str(caught.value))
         # Surplus content of cfn is reported at the file's end.
-        assert "end of file" in str(caught.value) or (found and int(found[1]) == last + 1), (
+        assert "end of file" in str(caught.value) or (match and int(match[1]) == last + 1), (
             caught.value
         )
 

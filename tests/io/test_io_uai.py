@@ -117,8 +117,8 @@ def by_decimal(token: str) -> float:
 
 
 def reference(path: Path) -> dict[str, str]:
-    ((_, known),) = published(path.parent.name, file=path.name)
-    return known
+    ((_, row),) = published(path.parent.name, file=path.name)
+    return row
 
 
 def content(path: Path) -> bytes:
@@ -135,18 +135,18 @@ def content(path: Path) -> bytes:
 )
 def test_instance_has_reference_sizes_and_energies_of_a_slow_reader(path: Path) -> None:
     graph = il.read(path)
-    known = reference(path)
+    row = reference(path)
     text = content(path).decode()
     if path.name == "bn.uai":  # content after the tables is tested separately
         text = text[: text.rindex("0 \r\n12 0 1")]
     cardinalities, factors = slow_read(text, by_float)
 
-    assert graph.n_variables == int(known["vars"])
+    assert graph.n_variables == int(row["vars"])
     assert graph.cardinalities.tolist() == cardinalities
-    assert max(cardinalities) == int(known["max_card"])
-    assert len(factors) == int(known["factors"])
-    assert max(len(scope) for scope, _ in graph.factors()) == int(known["max_arity"])
-    assert sum(e == math.inf for _, t in factors for e in t) == int(known["zero_entries"])
+    assert max(cardinalities) == int(row["max_card"])
+    assert len(factors) == int(row["factors"])
+    assert max(len(scope) for scope, _ in graph.factors()) == int(row["max_arity"])
+    assert sum(e == math.inf for _, t in factors for e in t) == int(row["zero_entries"])
 
     rng = np.random.default_rng(0)
     batch = rng.integers(graph.cardinalities, size=(4, graph.n_variables))
@@ -447,5 +447,5 @@ def test_energy_agrees_with_a_published_partition_function(data_dir: Path) -> No
     # Each variable has its number of labels, and a probability of each.
     rows = np.array(numbers, dtype=float).reshape(graph.n_variables, -1)[:, 1:]
     log_10 = float((path.parent / "DBN_14.uai.PR").read_text().split()[-1])
-    found = -graph.energy(rows.argmax(axis=1))
-    assert found == pytest.approx(log_10 * math.log(10), abs=2e-3)
+    log_z = -graph.energy(rows.argmax(axis=1))
+    assert log_z == pytest.approx(log_10 * math.log(10), abs=2e-3)

@@ -88,21 +88,21 @@ def slow_energy(functions: list[SlowFunction], nothing: bool, x: Any) -> float:
 def test_instances_have_their_sizes_and_the_energies_of_a_slow_reader() -> None:
     """Check all toulbar2 instances at random labellings, and only sizes of the large ones."""
     rng = np.random.default_rng(0)
-    found = published("toulbar2", type="wcsp")
-    assert len(found) == 12
-    for path, known in found:
+    instances = published("toulbar2", type="wcsp")
+    assert len(instances) == 12
+    for path, row in instances:
         graph = il.read(path)
-        assert graph.n_variables == int(known["vars"])
-        assert graph.cardinalities.max() == int(known["max_card"])
+        assert graph.n_variables == int(row["vars"])
+        assert graph.cardinalities.max() == int(row["max_card"])
         assert graph.has_infinite or path.name not in ("zebra.wcsp", "404.wcsp.xz")
         if path.name.startswith(("scen06", "CELAR", "celar6")):
             continue
         counts, functions, nothing = slow_read(read_bytes(path))
-        assert len(functions) == int(known["factors"])
-        assert max(len(scope) for scope, *_ in functions) == int(known["max_arity"])
+        assert len(functions) == int(row["factors"])
+        assert max(len(scope) for scope, *_ in functions) == int(row["max_arity"])
         assert graph.cardinalities.tolist() == counts
         x = rng.integers(graph.cardinalities, size=(10, graph.n_variables))
-        expected = [slow_energy(functions, nothing, row) for row in x]
+        expected = [slow_energy(functions, nothing, labels) for labels in x]
         assert graph.energy(x).tolist() == expected
 
 

@@ -73,21 +73,21 @@ def test_a_folder_that_others_can_write_is_not_used(
 
 
 def test_private_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = tmp_path / "own"
-    own.mkdir(mode=0o700)
-    assert _numba.is_private(own)
+    folder = tmp_path / "own"
+    folder.mkdir(mode=0o700)
+    assert _numba.is_private(folder)
     link = tmp_path / "link"
-    link.symlink_to(own)
+    link.symlink_to(folder)
     file = tmp_path / "file"
     file.touch(mode=0o600)
     assert not any(map(_numba.is_private, (link, file, tmp_path / "missing")))
     # Whoever can rename a folder can replace it, unless the folder above is sticky.
     tmp_path.chmod(0o777)
-    assert not _numba.is_private(own)
+    assert not _numba.is_private(folder)
     tmp_path.chmod(0o1777)
-    assert _numba.is_private(own)
-    monkeypatch.setattr(os, "geteuid", lambda: own.stat().st_uid + 1)
-    assert not _numba.is_private(own)
+    assert _numba.is_private(folder)
+    monkeypatch.setattr(os, "geteuid", lambda: folder.stat().st_uid + 1)
+    assert not _numba.is_private(folder)
 
 
 def test_a_folder_named_by_the_user_comes_first(

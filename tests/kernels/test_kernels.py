@@ -38,32 +38,32 @@ TEMPERATURES = (1e-3, 0.3, 1.0, 50.0, 1e3)
 
 def soft(values: np.ndarray, temperature: float, axis: int | tuple[int, ...] = 0) -> np.ndarray:
     """Return ``-T log sum exp(-values / T)``, the minimum at T = 0; ``+inf`` if all are."""
-    least = values.min(axis=axis, keepdims=True)
-    base = np.squeeze(least, axis=axis)
+    minimum = values.min(axis=axis, keepdims=True)
+    base = np.squeeze(minimum, axis=axis)
     if temperature == 0:
         return base
-    shifted = values - np.where(np.isfinite(least), least, 0.0)
+    shifted = values - np.where(np.isfinite(minimum), minimum, 0.0)
     total = np.exp(-shifted / temperature).sum(axis)
     return np.where(np.isfinite(base), base - temperature * np.log(total.clip(1e-300)), INF)
 
 
 def cavities(rng: np.random.Generator, k: int) -> list[np.ndarray]:
     """Draw incoming sums: spread, flat, tied, with and without infinities, huge."""
-    some = rng.normal(scale=3.0, size=k)
-    hole = some.copy()
+    spread = rng.normal(scale=3.0, size=k)
+    hole = spread.copy()
     hole[rng.integers(k)] = INF
     single = np.full(k, INF)
     single[rng.integers(k)] = 1.5
     return [
-        some,
+        spread,
         np.zeros(k),
         rng.integers(0, 2, size=k).astype(float),
         hole,
         single,
         np.full(k, INF),
-        1e6 * some,
-        some + 1e6,
-        1e-6 * some,
+        1e6 * spread,
+        spread + 1e6,
+        1e-6 * spread,
     ]
 
 
@@ -168,14 +168,14 @@ def check_factor_messages(graph: FactorGraph, rng: np.random.Generator) -> int:
     checked = 0
     for slot, f in enumerate(graph.arrays.slot_factor.tolist()):
         scope, table = graph.higher_order(f)
-        own = slot - int(graph.factor_ptr[f])
+        position = slot - int(graph.factor_ptr[f])
         sums = table
         for s in range(len(scope)):
-            if s != own:
+            if s != position:
                 at = int(graph.factor_ptr[f]) + s
                 shape = [-1 if axis == s else 1 for axis in range(len(scope))]
                 sums = sums + incoming[ptr[at] : ptr[at + 1]].reshape(shape)
-        others = tuple(axis for axis in range(len(scope)) if axis != own)
+        others = tuple(axis for axis in range(len(scope)) if axis != position)
         scale = max(1.0, np.abs(sums[np.isfinite(sums)]).max(initial=0.0))
         for temperature in (0.0, *TEMPERATURES):
             out = np.full(width, np.nan)

@@ -71,8 +71,8 @@ def test_messages_equal_the_minimum_over_the_table(
         assert smallest == out.min()
         assert (given_cavity == cavity).all()
         assert (np.isinf(out) == np.isinf(expected)).all()
-        kept = np.isfinite(expected)
-        assert np.abs(out[kept] - expected[kept]).max(initial=0.0) <= tolerance
+        mask = np.isfinite(expected)
+        assert np.abs(out[mask] - expected[mask]).max(initial=0.0) <= tolerance
 
 
 @pytest.mark.parametrize("weight", [0.0, 1e-300])

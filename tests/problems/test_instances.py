@@ -65,8 +65,8 @@ def reference(collection: Path) -> dict[str, dict[str, str]]:
         return {row["file"]: row for row in csv.DictReader(stream)}
 
 
-def of_reference(folder: Path, known: Instance) -> dict[str, str]:
-    path = find_published(f"map/{known.file}", folder)
+def of_reference(folder: Path, instance: Instance) -> dict[str, str]:
+    path = find_published(f"map/{instance.file}", folder)
     return reference(path.parent)[path.name]
 
 
@@ -81,53 +81,53 @@ def build(name: str, folder: Path) -> Problem:
 @pytest.mark.parametrize("name", NAMES)
 def test_instance_agrees_with_the_reference(folder: Path, name: str) -> None:
     """Check content, sizes, status, and the value up to its digits, with evidence applied."""
-    known, row = find(name), of_reference(folder, find(name))
-    stored = find_published(f"map/{known.file}", folder)
+    instance, row = find(name), of_reference(folder, find(name))
+    stored = find_published(f"map/{instance.file}", folder)
     assert file_digest(stored) == row["sha256"]
-    assert known.sha256 == hashlib.sha256(read_bytes(stored)).hexdigest()
+    assert instance.sha256 == hashlib.sha256(read_bytes(stored)).hexdigest()
     problem = build(name, folder)
     graph = problem.graph
     assert problem.name == f"instances(instance={name})"
-    assert graph.n_variables == known.variables
-    assert graph.cardinalities.max() == known.max_labels
-    if known.format == "dd":
-        assert row["vars"].split()[0] == str(known.variables)
-    elif known.format == "fg":
+    assert graph.n_variables == instance.variables
+    assert graph.cardinalities.max() == instance.max_labels
+    if instance.format == "dd":
+        assert row["vars"].split()[0] == str(instance.variables)
+    elif instance.format == "fg":
         # Numbers that no factor names count there as well.
         assert int(row["vars"]) == np.count_nonzero(graph.cardinalities > 1) + sum(
             graph.cardinalities[v] == 1
             for v in {*graph.edges.ravel().tolist(), *graph.factor_scopes.tolist()}
         )
     else:
-        assert (known.variables, known.max_labels) == (int(row["vars"]), int(row["max_card"]))
+        assert (instance.variables, instance.max_labels) == (int(row["vars"]), int(row["max_card"]))
 
-    assert known.status == row["status"]
-    assert known.origin == row["origin"]
+    assert instance.status == row["status"]
+    assert instance.origin == row["origin"]
     listed = row.get("map_energy_-lnP") or row.get("value_min_cost") or row["value"]
-    sign = -1.0 if known.format == "max-cut" else 1.0
+    sign = -1.0 if instance.format == "max-cut" else 1.0
     digits = len(listed.partition(".")[2])
     if name == "toulbar2/pedigree9":
         digits = 3  # according to its source
     if name in CORRECTED:
         assert float(listed) == CORRECTED[name]
-        assert known.energy < float(listed)
+        assert instance.energy < float(listed)
     elif math.isinf(float(listed)):
-        assert known.energy == math.inf
+        assert instance.energy == math.inf
     else:
-        assert abs(sign * known.energy - float(listed)) <= 0.51 * 10.0**-digits
+        assert abs(sign * instance.energy - float(listed)) <= 0.51 * 10.0**-digits
 
-    assert problem.info["status"] == known.status
-    assert problem.info["sha256"] == known.sha256
-    assert problem.info["licence"] == known.licence
-    if known.status == "optimal":
-        assert problem.optimum == known.energy
-        assert problem.optimum_source == known.proof != ""
+    assert problem.info["status"] == instance.status
+    assert problem.info["sha256"] == instance.sha256
+    assert problem.info["licence"] == instance.licence
+    if instance.status == "optimal":
+        assert problem.optimum == instance.energy
+        assert problem.optimum_source == instance.proof != ""
     else:
         assert problem.optimum is None
         assert problem.optimum_source == ""
     if "evidence" in row:
         observed = int(row["evidence"] or 0)
-        assert bool(known.evidence) == (observed > 0)
+        assert bool(instance.evidence) == (observed > 0)
 
 
 def test_every_model_of_the_data_folder_is_known(folder: Path) -> None:

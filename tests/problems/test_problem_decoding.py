@@ -16,16 +16,16 @@ from inference_lab.problems.decoding import Decoding
 def parity_checks(problem: il.Problem, bits: int) -> list[tuple[tuple[int, ...], int]]:
     """Read scopes and parities off the hard factors, which must be parity checks."""
     graph = problem.graph
-    found = []
+    checks = []
     for f in range(graph.n_factors):
         scope, table = graph.higher_order(f)
         odd = np.indices(table.shape).sum(axis=0) % 2
         parity = int(np.isinf(table.flat[0]))
         assert np.array_equal(np.isfinite(table), odd == parity)
         assert set(np.unique(table)) == {0.0, math.inf}
-        found.append((scope, parity))
+        checks.append((scope, parity))
     assert graph.n_variables == bits
-    return found
+    return checks
 
 
 @given(

@@ -109,9 +109,9 @@ def test_remarks_about_giants_and_weights_far_out():
     assert f"is {noisy.info['weight_over_calibrated']:.3g} times" in far
     flat = " ".join(il.compare(noisy, ["icm"]).to_text().split())
     assert f"; {giant}; {far}" in flat
-    found = il.diagnose(noisy, time_limit=0)
-    assert found.summary()["remarks"] == f"{giant}; {far}"
-    assert found.to_dict()["remarks"] == [giant, far]
+    diagnosis = il.diagnose(noisy, time_limit=0)
+    assert diagnosis.summary()["remarks"] == f"{giant}; {far}"
+    assert diagnosis.to_dict()["remarks"] == [giant, far]
     printed = CliRunner().invoke(main, ["solve", spec, "--solver", "icm"]).stdout
     assert f"{giant}\n{far}\n" in printed
     text = "estep(data=iris, constraints=800, noise=0.3, weight=calibrated)"

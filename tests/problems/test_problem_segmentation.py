@@ -77,28 +77,28 @@ def test_scribbles_give_the_true_labels() -> None:
     problem = Segmentation(regions=4, share=0.05).build()
     assert problem.truth is not None
     forbidden = np.isinf(problem.graph.unary)
-    given = np.flatnonzero(forbidden.any(axis=1))
-    assert given.size == problem.info["given"] == pytest.approx(0.05 * 96 * 128, rel=0.02)
-    assert (forbidden[given].sum(axis=1) == 3).all()
-    assert not forbidden[given, problem.truth[given]].any()
-    assert set(problem.truth[given]) == {0, 1, 2, 3}
+    seeds = np.flatnonzero(forbidden.any(axis=1))
+    assert seeds.size == problem.info["given"] == pytest.approx(0.05 * 96 * 128, rel=0.02)
+    assert (forbidden[seeds].sum(axis=1) == 3).all()
+    assert not forbidden[seeds, problem.truth[seeds]].any()
+    assert set(problem.truth[seeds]) == {0, 1, 2, 3}
     soft = Segmentation(regions=4, share=0.05, hard=False).build()
     assert soft.info["given"] == 0
     assert np.allclose(soft.graph.unary[~forbidden], problem.graph.unary[~forbidden])
 
 
 @pytest.mark.parametrize(
-    ("settings_of", "most"),
+    ("settings_of", "limit"),
     [
         ({}, 0.02),
         ({"regions": 4, "weight": 10.0}, 0.05),
         ({"regions": 3, "models": "kmeans", "weight": 5.0}, 0.15),
     ],
 )
-def test_minima_find_drawn_regions(settings_of: dict[str, object], most: float) -> None:
+def test_minima_find_drawn_regions(settings_of: dict[str, object], limit: float) -> None:
     problem = Segmentation(**settings_of).build()  # type: ignore[arg-type]
     scores = solved(problem)
-    assert 1.0 - scores["accuracy"] < most
+    assert 1.0 - scores["accuracy"] < limit
     alone = problem.score(problem.graph.unary.argmin(axis=1))
     assert scores["accuracy"] > alone["accuracy"]  # the borders help
     assert ("misclassified" in scores) == problem.named

@@ -143,8 +143,8 @@ def test_pixels_behind_others_are_not_visible() -> None:
 def test_synthetic_truth_explains_the_images() -> None:
     problem = Stereo(noise=0.0).build()
     assert problem.truth is not None and problem.scored is not None
-    own = problem.graph.unary[np.arange(problem.truth.size), problem.truth]
-    assert np.percentile(own[problem.scored], 95) == 0.0
+    costs = problem.graph.unary[np.arange(problem.truth.size), problem.truth]
+    assert np.percentile(costs[problem.scored], 95) == 0.0
     assert 0.8 < problem.scored.size / problem.truth.size < 1.0
     solution = il.solve(problem.graph, "alpha-expansion", seed=0)
     assert solution.labels is not None
@@ -262,7 +262,7 @@ def test_teddy_is_the_published_problem(folder: Path) -> None:
     assert problem.graph.n_labels == 60
     assert problem.graph.is_diagonal
     assert problem.truth is not None and problem.disparities is not None
-    known = np.isfinite(problem.disparities)
-    assert 0.97 < known.mean() < 1.0
-    assert float(problem.disparities[known].max()) == pytest.approx(211 / 4)
+    mask = np.isfinite(problem.disparities)
+    assert 0.97 < mask.mean() < 1.0
+    assert float(problem.disparities[mask].max()) == pytest.approx(211 / 4)
     assert set(np.unique(problem.graph.edge_weights)) == {10.0, 30.0}

@@ -44,8 +44,8 @@ def three_threads():
 
 def test_a_run_has_one_thread_unless_asked():
     for threads, expected in ((1, [1]), (2, [2]), (None, [3])):
-        found = il.solve(GRAPH, Counts(), threads=threads)
-        assert found.diagnostics["numbers"] == expected and numbers() == {3}
+        solution = il.solve(GRAPH, Counts(), threads=threads)
+        assert solution.diagnostics["numbers"] == expected and numbers() == {3}
     assert il.solve(GRAPH, Counts(nested=True)).diagnostics["numbers"] == [1]
 
 

@@ -262,22 +262,22 @@ def test_fault_costs_only_its_run_and_keeps_its_offers(tmp_path, capfd, monkeypa
     comparison = il.compare(
         il.Problem("p", GRAPH), [*solvers, "icm"], time_limit=0.2, memory_limit=4 << 30, store=store
     )
-    found = {r.settings.get("how", "icm"): r for r in comparison.records}
-    assert {how: found[how].status for how in EXPECTED} == EXPECTED
+    records = {r.settings.get("how", "icm"): r for r in comparison.records}
+    assert {how: records[how].status for how in EXPECTED} == EXPECTED
     for how, status in EXPECTED.items():
-        record = found[how]
+        record = records[how]
         assert record.failed == (status != "converged")
         assert record.memory_limit == 4 << 30
         if how != "scribble":
             assert record.energy == GRAPH.energy([0, 1, 1])
             assert record.lower_bound == -1.0
-    assert found["icm"].status == "converged"
-    assert "changed the graph" in found["scribble"].message
-    assert found["segfault"].exit_code == -signal.SIGSEGV
-    assert "SIGSEGV" in found["segfault"].message
-    assert found["icm"].exit_code == 0
-    assert found["icm"].cpu_seconds > 0
-    assert found["icm"].peak_memory > 1 << 20
+    assert records["icm"].status == "converged"
+    assert "changed the graph" in records["scribble"].message
+    assert records["segfault"].exit_code == -signal.SIGSEGV
+    assert "SIGSEGV" in records["segfault"].message
+    assert records["icm"].exit_code == 0
+    assert records["icm"].cpu_seconds > 0
+    assert records["icm"].peak_memory > 1 << 20
     assert sorted(RecordStore(store), key=lambda r: r.id) == sorted(
         comparison.records, key=lambda r: r.id
     )
@@ -409,12 +409,12 @@ def test_a_warm_up_may_not_take_more_memory_than_a_run(tmp_path):
 
 def alive(mark):
     """Return the processes with a word in their command line."""
-    found = []
+    pids = []
     for folder in Path("/proc").iterdir():
         with suppress(OSError):
             if folder.name.isdigit() and mark.encode() in (folder / "cmdline").read_bytes():
-                found.append(int(folder.name))
-    return [process for process in found if process != os.getpid()]
+                pids.append(int(folder.name))
+    return [process for process in pids if process != os.getpid()]
 
 
 def helper(word):
@@ -575,12 +575,12 @@ def hold_the_answer_open():
 
 def pipes():
     """Return the open pipes of this process."""
-    found = set()
+    numbers = set()
     for number in range(3, 64):
         with suppress(OSError):
             if stat.S_ISFIFO(os.fstat(number).st_mode):
-                found.add(number)
-    return found
+                numbers.add(number)
+    return numbers
 
 
 def flood():
@@ -604,30 +604,30 @@ def test_hostile_calls_end_with_the_expected_reason(what, end):
 
 
 def lists():
-    kept = []
+    chunks = []
     while True:
-        kept.append([0] * 1000)
+        chunks.append([0] * 1000)
 
 
 def arrays():
-    kept = []
+    chunks = []
     while True:
-        kept.append(np.ones(100_000))
+        chunks.append(np.ones(100_000))
 
 
 def maps():
-    kept = []
+    chunks = []
     while True:
-        kept.append(mmap.mmap(-1, 1 << 24))
+        chunks.append(mmap.mmap(-1, 1 << 24))
 
 
 def helpers():
     """Each takes less than the limit; together they take more."""
     for _ in range(8):
         if os.fork() == 0:
-            kept = np.ones((80 << 20) // 8)
+            chunk = np.ones((80 << 20) // 8)
             time.sleep(60)
-            os._exit(int(kept[0]))
+            os._exit(int(chunk[0]))
     time.sleep(60)
 
 
@@ -641,10 +641,10 @@ def test_an_endless_allocation_ends_as_memory(what):
 
 def test_call_that_catches_memory_errors_ends_in_time():
     def swallow():
-        kept = []
+        chunks = []
         while True:
             with suppress(MemoryError):
-                kept.append(np.ones(1 << 20))
+                chunks.append(np.ones(1 << 20))
 
     assert isolated(swallow, wall_limit=0.5, memory_limit=300 << 20).end == ExitReason.TIMEOUT
 

@@ -58,30 +58,30 @@ def write(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("found", "folder"), [(solver_registry, "solvers"), (problem_registry, "problems")]
+    ("kind", "folder"), [(solver_registry, "solvers"), (problem_registry, "problems")]
 )
-def test_a_file_is_a_name(found, folder):
+def test_a_file_is_a_name(kind, folder):
     files = {
         path.stem.replace("_", "-")
         for path in (ROOT / folder).glob("*.py")
         if not path.stem.startswith("_")
     }
-    assert set(found.names()) >= files and files
+    assert set(kind.names()) >= files and files
 
 
 @pytest.mark.parametrize(
-    ("found", "name"),
+    ("kind", "name"),
     [(r, name) for r in (solver_registry, problem_registry) for name in r.names()],
 )
-def test_every_name_can_be_loaded_and_named_back(found, name):
-    cls = found.load(name)
-    assert issubclass(cls, found.base)
+def test_every_name_can_be_loaded_and_named_back(kind, name):
+    cls = kind.load(name)
+    assert issubclass(cls, kind.base)
     assert cls.name() == name
-    line = available(found)[name]
+    line = available(kind)[name]
     assert line and not line.endswith(".") and "\n" not in line
-    if found is solver_registry:
-        solver = found.make(name)
-        assert solver.spec == name and found.make(solver.spec) == solver
+    if kind is solver_registry:
+        solver = kind.make(name)
+        assert solver.spec == name and kind.make(solver.spec) == solver
         assert set(solver.settings()) == set(vars(solver))
 
 
@@ -378,14 +378,14 @@ def test_problems_that_are_not_there_are_named(place, write):
 
 
 def test_several_problems_of_one_object(place):
-    found = as_problems(f"{place}:several(count=2)")
-    assert [p.name for p in found] == ["chain 2", "chain 3"]
-    assert [p.info["spec"] for p in found] == [
+    problems = as_problems(f"{place}:several(count=2)")
+    assert [p.name for p in problems] == ["chain 2", "chain 3"]
+    assert [p.info["spec"] for p in problems] == [
         f"{place}:several[0](count=2)",
         f"{place}:several[1](count=2)",
     ]
-    again = as_problem(found[1].info["spec"])
-    assert again.graph.content_hash == found[1].graph.content_hash
+    again = as_problem(problems[1].info["spec"])
+    assert again.graph.content_hash == problems[1].graph.content_hash
     mixed = as_problems(f"{place}:mixed")
     assert [p.name for p in mixed] == [f"{place}:mixed[0]", "ising(size=2)", "chain"]
     assert as_problem(mixed[0].name).graph.content_hash == mixed[0].graph.content_hash
@@ -399,14 +399,14 @@ def test_several_problems_of_one_object(place):
 
 def test_problems_of_a_mixed_list(place, graph):
     problem = il.Problem("mine", graph)
-    found = as_problems([problem, graph, f"{place}:several(count=1)", "ising(size=2)"])
-    assert [p.name for p in found] == [
+    problems = as_problems([problem, graph, f"{place}:several(count=1)", "ising(size=2)"])
+    assert [p.name for p in problems] == [
         "mine",
         f"graph-{graph.content_hash[:8]}",
         "chain 2",
         "ising(size=2)",
     ]
-    assert found[0] is problem
+    assert problems[0] is problem
 
 
 def test_specs_do_for_processes_that_are_started_afresh(place, module, tmp_path):
@@ -452,9 +452,9 @@ def test_arguments_are_converted_by_annotation_or_by_their_look(settings, values
     def function(a, b: str = "", c: Path = Path(), d: float | None = None):
         return a, b, c, d
 
-    found = call(function, "function", parse_spec(f"function({settings})").settings)
-    assert found == values
-    assert [type(value) for value in found] == [type(value) for value in values]
+    arguments = call(function, "function", parse_spec(f"function({settings})").settings)
+    assert arguments == values
+    assert [type(value) for value in arguments] == [type(value) for value in values]
 
 
 def test_arguments_of_other_types_are_refused():
@@ -486,33 +486,33 @@ def with_entry_points(monkeypatch):
 def test_a_solver_of_another_package(write, monkeypatch, with_entry_points, graph):
     path = write("their_package.py", SOLVER.format(name="Theirs"))
     monkeypatch.syspath_prepend(str(path.parent))
-    found = with_entry_points(theirs="their_package:Theirs")
-    assert "theirs" in found.names() and "icm" in found.names()
-    assert available(found)["theirs"] == "Offers zeros"
-    solution = il.solve(graph, found.make("theirs(value=1)"))
+    solvers = with_entry_points(theirs="their_package:Theirs")
+    assert "theirs" in solvers.names() and "icm" in solvers.names()
+    assert available(solvers)["theirs"] == "Offers zeros"
+    solution = il.solve(graph, solvers.make("theirs(value=1)"))
     assert solution.labels.tolist() == [1, 1]
 
 
 def test_our_own_names_cannot_be_taken(write, monkeypatch, with_entry_points):
     path = write("thief_package.py", SOLVER.format(name="Thief"))
     monkeypatch.syspath_prepend(str(path.parent))
-    found = with_entry_points(icm="thief_package:Thief")
-    assert found.load("icm") is solver_registry.load("icm")
+    solvers = with_entry_points(icm="thief_package:Thief")
+    assert solvers.load("icm") is solver_registry.load("icm")
 
 
 def test_a_broken_package_breaks_only_itself(with_entry_points):
     """It is listed as broken, and using it raises an error with the reason."""
-    found = with_entry_points(
+    solvers = with_entry_points(
         missing="no_such_package_anywhere:X", wrong="math:pi", attribute="math:Nothing"
     )
-    lines = available(found)
+    lines = available(solvers)
     assert lines["icm"] == available(solver_registry)["icm"]
     for name in ("missing", "attribute"):
         assert "cannot be loaded" in lines[name]
         with pytest.raises(SpecError, match=f"solver '{name}' cannot be loaded: "):
-            found.make(name)
+            solvers.make(name)
     with pytest.raises(SpecError, match=r"entry point 'wrong' is not a solver .*: 3\.14"):
-        found.make("wrong")
+        solvers.make("wrong")
     assert "is not a solver" in lines["wrong"]
 
 

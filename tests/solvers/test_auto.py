@@ -381,24 +381,24 @@ def test_where_labels_are_interchangeable_an_exact_search_comes_first():
 
 def test_population_does_not_start_from_an_exact_search(monkeypatch):
     graph = as_problem("random-graph(variables=120, labels=6, degree=8, terms=tables)").graph
-    given, found = {}, {}
+    starts, energies = {}, {}
 
     def watched(graph, solver, **settings):
-        given.setdefault(solver, settings["initial"])
+        starts.setdefault(solver, settings["initial"])
         # Replaced by a solver that certainly finds better labels in the time.
         stand_in = "simulated-annealing" if solver == "branch-and-bound" else solver
         solution = solve(graph, stand_in, **settings)
         # The plan merges repeated stages; a later search may find still better labels.
-        found.setdefault(solver, solution.energy)
+        energies.setdefault(solver, solution.energy)
         return solution
 
     monkeypatch.setattr(auto, "solve", watched)
     s = il.solve(graph, "auto", time_limit=2.0, clock="cpu")
-    first = graph.energy(given["branch-and-bound"])
+    first = graph.energy(starts["branch-and-bound"])
     assert s.diagnostics["plan"][0]["solver"] == "branch-and-bound"
-    assert found["branch-and-bound"] < first
-    assert given["memetic(region=100, patience=0.3)"] is None
-    assert graph.energy(given["trw-s(tighten=cycles)"]) <= found["branch-and-bound"]
+    assert energies["branch-and-bound"] < first
+    assert starts["memetic(region=100, patience=0.3)"] is None
+    assert graph.energy(starts["trw-s(tighten=cycles)"]) <= energies["branch-and-bound"]
 
 
 @pytest.mark.parametrize(
@@ -511,10 +511,10 @@ def test_real_problems_are_proved(spec):
 def test_marginals_of_large_graphs_come_with_bounds():
     graph = as_problem("ising(size=40, coupling=0.5)").graph
     s = il.solve(graph, "auto", temperature=1.0, time_limit=3.0, clock="cpu")
-    found = s.diagnostics
+    diagnostics = s.diagnostics
     if s.log_partition_kind != "exact":
-        assert found["log_partition_lower"] <= found["log_partition_upper"]
-        assert found["log_partition_lower"] <= s.log_partition + 1e-6 * abs(s.log_partition)
+        assert diagnostics["log_partition_lower"] <= diagnostics["log_partition_upper"]
+        assert diagnostics["log_partition_lower"] <= s.log_partition + 1e-6 * abs(s.log_partition)
     assert s.marginals.shape == (1600, 2)
 
 

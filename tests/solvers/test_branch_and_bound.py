@@ -27,7 +27,7 @@ def frustrated(seed, n=9, k=3, integral=False):
     return il.FactorGraph.from_factors([k] * n, factors)
 
 
-def least(graph):
+def best_energy(graph):
     return float(il.solve(graph, "brute-force").energy)
 
 
@@ -38,14 +38,14 @@ def test_the_search_is_exact(search, integral):
         graph = frustrated(seed, integral=integral)
         s = il.solve(graph, BranchAndBound(search=search))
         assert s.status == "optimal"
-        assert s.energy == pytest.approx(least(graph), rel=1e-12)
+        assert s.energy == pytest.approx(best_energy(graph), rel=1e-12)
         assert s.diagnostics["nodes"] > 5
         assert s.diagnostics["root_bound"] < s.energy
 
 
 def test_bounds_rise_during_the_search_and_hold(monkeypatch):
     graph = frustrated(1, n=10)
-    optimum = least(graph)
+    optimum = best_energy(graph)
     monkeypatch.setattr(branch_and_bound, "_CHUNK", 20_000)
     s = il.solve(graph, "branch-and-bound")
     bounds = [point.lower_bound for point in s.trace]
@@ -64,7 +64,7 @@ def test_a_search_that_takes_long_begins_anew_with_a_larger_bound(monkeypatch, s
     assert s.iterations > 3
     assert s.diagnostics["root_bound"] > whole.diagnostics["root_bound"] + 0.1
     assert (s.energy, s.status) == (whole.energy, "optimal")
-    assert s.energy == pytest.approx(least(graph), rel=1e-12)
+    assert s.energy == pytest.approx(best_energy(graph), rel=1e-12)
 
 
 def test_bounds_raised_at_the_root_cost_no_proof(monkeypatch):
@@ -92,7 +92,7 @@ def test_a_full_pool_and_a_full_trail_cost_no_proof(monkeypatch):
         graph = frustrated(seed)
         s = il.solve(graph, "branch-and-bound")
         assert s.status == "optimal"
-        assert s.energy == pytest.approx(least(graph), rel=1e-12)
+        assert s.energy == pytest.approx(best_energy(graph), rel=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -77,14 +77,14 @@ def test_blocks_that_hard_constraints_forbid_are_skipped():
 
 
 @pytest.mark.parametrize(
-    ("n", "k", "found"), [(25, 2, "33554432"), (16, 3, "43046721"), (100, 5, r"about 2\^232")]
+    ("n", "k", "count"), [(25, 2, "33554432"), (16, 3, "43046721"), (100, 5, r"about 2\^232")]
 )
-def test_too_many_labellings_are_refused_with_their_number(n, k, found):
+def test_too_many_labellings_are_refused_with_their_number(n, k, count):
     graph = il.FactorGraph.potts(np.zeros((n, k)), [(0, 1)], 1.0)
     s = il.solve(graph, "brute-force")
     assert s.status == "unsupported"
     assert s.labels is None
-    assert re.match(f"{found} labellings .* max_states is 16777216$", s.message)
+    assert re.match(f"{count} labellings .* max_states is 16777216$", s.message)
 
 
 def test_max_states_is_inclusive_and_checked():

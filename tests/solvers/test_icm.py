@@ -132,9 +132,9 @@ def test_repeated_descent_changes_nothing():
 def test_ties_by_rounding_keep_the_label():
     """``0.1 + 0.2 > 0.3`` in floats, but not by more than rounding."""
     # Label 0 of variable 0 pays 0.1 + 0.2 to its neighbours, label 1 pays 0.3 by itself.
-    for neighbours, own in (([0.1, 0.2], 0.3), ([0.3], 0.1 + 0.2), ([0.7, 0.1], 0.8)):
+    for neighbours, price in (([0.1, 0.2], 0.3), ([0.3], 0.1 + 0.2), ([0.7, 0.1], 0.8)):
         n = len(neighbours) + 1
-        unary = np.array([[0.0, own]] + [[5.0, 0.0]] * (n - 1))
+        unary = np.array([[0.0, price]] + [[5.0, 0.0]] * (n - 1))
         graph = FactorGraph.potts(unary, [(0, i) for i in range(1, n)], neighbours)
         for label in (0, 1):
             start = [label] + [1] * (n - 1)

@@ -24,16 +24,16 @@ NONEMPTY = [family for family in FAMILIES if random_graph(family, 0).n_variables
 def test_branch_and_bound_alone_is_exact(family, seed):
     """The search runs without relaxation, rounding and reduced costs."""
     graph = random_graph(family, seed)
-    least = optimum(graph)
+    best = optimum(graph)
     model = build_linear_model(graph)
     result = solve_integer(model)
-    if least == math.inf:
+    if best == math.inf:
         assert result.infeasible
         return
     assert result.optimal
-    assert graph.energy(model.labels(result.x)) == pytest.approx(least, rel=1e-8, abs=1e-8)
-    assert result.bound - result.tolerance <= least + 1e-12 * abs(least)
-    assert result.bound >= least - 1e-8 * max(1.0, abs(least))
+    assert graph.energy(model.labels(result.x)) == pytest.approx(best, rel=1e-8, abs=1e-8)
+    assert result.bound - result.tolerance <= best + 1e-12 * abs(best)
+    assert result.bound >= best - 1e-8 * max(1.0, abs(best))
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -53,12 +53,12 @@ def test_branch_and_bound_closes_the_gap_of_the_relaxation(seed):
 def test_cuts_close_most_of_the_gap_at_the_root(seed, reduce):
     """At most a third of the gap of the relaxation is left to branch and bound."""
     graph = frustrated(10, 3, 25, seed)
-    least = optimum(graph)
+    best = optimum(graph)
     s = il.solve(graph, ILP(reduce=reduce))
-    assert s.status == "optimal" and s.energy == pytest.approx(least)
+    assert s.status == "optimal" and s.energy == pytest.approx(best)
     if "cut_bound" in s.diagnostics:
-        gap = least - s.diagnostics["lp_bound"]
-        assert -1e-9 <= least - s.diagnostics["cut_bound"] <= gap / 3
+        gap = best - s.diagnostics["lp_bound"]
+        assert -1e-9 <= best - s.diagnostics["cut_bound"] <= gap / 3
 
 
 def test_noisy_estep_is_proved_at_the_root():

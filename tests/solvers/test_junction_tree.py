@@ -223,21 +223,21 @@ def fitting(folder, data_dir, temperature):
     solver = JunctionTree()
     for name in available_instances():
         if name.startswith(f"{folder}/"):
-            graph, known = Instances(name).build(data_dir).graph, find(name)
+            graph, instance = Instances(name).build(data_dir).graph, find(name)
             if solver.supports(graph, temperature) is not None:
-                assert temperature or "exact elimination" not in known.proof, name
+                assert temperature or "exact elimination" not in instance.proof, name
             elif junction_tree._plan(graph, solver._log2_limit).order.log2_total <= _MOST:
-                yield graph, known
+                yield graph, instance
 
 
 def test_reference_marginals_and_log_partitions(data_dir):
     """`.MAR` has six significant digits, `.PR` log10 with six significant digits."""
     solved = 0
-    for graph, known in fitting("uai2014_mar", data_dir, 1.0):
+    for graph, instance in fitting("uai2014_mar", data_dir, 1.0):
         s = il.solve(graph, "junction-tree", temperature=1.0)
-        stem = data_dir / "map" / known.file.removesuffix(".gz")
+        stem = data_dir / "map" / instance.file.removesuffix(".gz")
         log10_z = float(stem.with_name(stem.name + ".PR").read_text().split()[1])
-        assert s.log_partition / math.log(10) == pytest.approx(log10_z, rel=5e-6), known.name
+        assert s.log_partition / math.log(10) == pytest.approx(log10_z, rel=5e-6), instance.name
         words = stem.with_name(stem.name + ".MAR").read_text().split()
         at = 2
         for i in range(int(words[1])):
@@ -261,7 +261,7 @@ GRID = il.FactorGraph.pairwise(
 
 def test_estimate_is_closer_than_belief_propagation():
     exact, messages = (
-        il.solve(GRID, each, temperature=1.0) for each in ("junction-tree", "loopy-bp")
+        il.solve(GRID, solver, temperature=1.0) for solver in ("junction-tree", "loopy-bp")
     )
     plan = make_plan(GRID, 30.0, math.inf)
     tight = JunctionTree(plan.n_bytes(plan.tree, False) - 1, estimate=True)
@@ -281,7 +281,7 @@ def test_log_partition_is_exact_where_one_pass_fits():
     plan = make_plan(GRID, 30.0, math.inf)
     once = JunctionTree(plan.n_bytes(plan.tree, False), estimate=True)
     assert JunctionTree(once.max_bytes).supports(GRID, 1.0) is not None
-    exact, s = (il.solve(GRID, each, temperature=1.0) for each in ("junction-tree", once))
+    exact, s = (il.solve(GRID, solver, temperature=1.0) for solver in ("junction-tree", once))
     assert s.log_partition_kind == "lower" and s.diagnostics["log_partition_exact"]
     assert s.log_partition == pytest.approx(exact.log_partition)
     assert s.marginals == pytest.approx(exact.marginals, abs=0.05)

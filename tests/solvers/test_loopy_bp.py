@@ -289,8 +289,8 @@ def test_the_best_labelling_seen_is_returned():
         assert s.energy == min(p.energy for p in s.trace)
         passed_over += s.trace[-1].energy > s.energy
         start = np.random.default_rng(seed).integers(0, 2, size=20)
-        given = il.solve(graph, LoopyBP(max_sweeps=1), initial=start)
-        assert given.energy <= graph.energy(start)
+        improved = il.solve(graph, LoopyBP(max_sweeps=1), initial=start)
+        assert improved.energy <= graph.energy(start)
     assert passed_over > 0
 
 
@@ -504,8 +504,8 @@ def test_marginals_sum_to_one_where_rounding_begins_to_decide(edges):
     """At the lowest temperature allowed, log Z itself has no decimals left."""
     unary = 2.0**50 * np.array([[3.0, 3.0], [-5.0, -5.0], [1.0, 1.0]])
     graph = FactorGraph.potts(unary, edges, [0.1] * len(edges))
-    found = il.solve(graph, "loopy-bp", temperature=graph.resolution)
-    assert found.marginals.sum(axis=1) == pytest.approx(1.0, abs=1e-12)
+    solution = il.solve(graph, "loopy-bp", temperature=graph.resolution)
+    assert solution.marginals.sum(axis=1) == pytest.approx(1.0, abs=1e-12)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

@@ -34,12 +34,12 @@ def test_sweeps_follow_the_rules(family: str, seed: int) -> None:
                 before[:] = shares_of_edge(table, *rest)
             else:
                 before[:] = shares_of_factor(table, rest)
-            for i, left, part in zip(scope, rest, before, strict=True):
-                costs[i] = left + part
+            for i, cost, part in zip(scope, rest, before, strict=True):
+                costs[i] = cost + part
         assert sweeps.sweep(False, run)
-        found = np.concatenate([sweeps.dual.from_edge, sweeps.dual.from_factor])
+        messages = np.concatenate([sweeps.dual.from_edge, sweeps.dual.from_factor])
         expected = [part for several in parts for part in several]
-        assert found == pytest.approx(np.concatenate([*expected, []]), rel=1e-9, abs=1e-9)
+        assert messages == pytest.approx(np.concatenate([*expected, []]), rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -42,10 +42,10 @@ def test_search_finds_the_best_partition_and_bounds_hold(seed):
     g = random_signed(n, rng.uniform(0.2, 1.0), rng)
     every = partitions(n, n)
     values = np.array([g.value(x) for x in every])
-    for most in (n, 3, 2, 1):
-        runs = [first_partition(g, most), *(annealed(g, most, i, rng)[0] for i in range(1, 5))]
-        assert all(x.min() >= 0 and np.unique(x).size <= most for x in runs)
-        best = values[every.max(axis=1) < most].max()
+    for limit in (n, 3, 2, 1):
+        runs = [first_partition(g, limit), *(annealed(g, limit, i, rng)[0] for i in range(1, 5))]
+        assert all(x.min() >= 0 and np.unique(x).size <= limit for x in runs)
+        best = values[every.max(axis=1) < limit].max()
         assert max(map(g.value, runs)) == pytest.approx(best)
     assert packing_bound(g) >= values.max() - 1e-9
 
@@ -55,13 +55,13 @@ def look(tree: PartitionTree, best: float) -> None:
     tree.step(best, lambda bound: bound < best - 1e-3, lambda: False)
 
 
-@pytest.mark.parametrize("most", [8, 3, 2])
+@pytest.mark.parametrize("limit", [8, 3, 2])
 @pytest.mark.parametrize("seed", range(3))
-def test_bounds_of_the_tree_hold_and_meet_the_best_partition(seed, most):
+def test_bounds_of_the_tree_hold_and_meet_the_best_partition(seed, limit):
     rng = np.random.default_rng(seed)
     g = random_signed(8, rng.uniform(0.4, 1.0), rng)
-    best = max(map(g.value, partitions(8, most)))
-    tree = PartitionTree(g, most, rng)
+    best = max(map(g.value, partitions(8, limit)))
+    tree = PartitionTree(g, limit, rng)
     while tree.open:
         look(tree, best)
         assert tree.value >= best - 1e-9
@@ -143,17 +143,17 @@ def test_no_move_and_no_join_gains_at_the_end(seed):
         assert g.value(np.where(x == a, b, x)) <= value + 1e-9
 
 
-@pytest.mark.parametrize("most", [9, 2])
-def test_solver_against_brute_force(most):
+@pytest.mark.parametrize("limit", [9, 2])
+def test_solver_against_brute_force(limit):
     """The converged answer is optimal, and its energy minus the bound is what is left open."""
     for seed in range(4):
         rng = np.random.default_rng(seed)
         edges = np.stack(np.triu_indices(7, 1), axis=1)
         weights = rng.normal(size=len(edges))
-        unary = np.repeat(rng.normal(size=(7, 1)), most, axis=1)
+        unary = np.repeat(rng.normal(size=(7, 1)), limit, axis=1)
         g = il.FactorGraph.potts(unary, edges, weights, constant=2.0)
         s = il.solve(g, "multicut", seed=seed)
-        best = g.energy(partitions(7, most)).min()
+        best = g.energy(partitions(7, limit)).min()
         assert s.energy == pytest.approx(best)
         assert s.lower_bound <= best + 1e-9
         assert s.status in (Status.OPTIMAL, Status.CONVERGED)

@@ -76,14 +76,14 @@ def energies(graph: FactorGraph) -> dict[tuple[int, ...], float]:
     """Return the energies of all labellings as exactly rounded sums."""
     tables = [(tuple(pair), graph.edge_table(e)) for e, pair in enumerate(graph.edges.tolist())]
     tables += [graph.higher_order(f) for f in range(graph.n_factors)]
-    found = {}
+    sums = {}
     for x in itertools.product(*(range(k) for k in graph.cardinalities.tolist())):
         costs = [graph.constant]
         costs += [float(graph.unary_of(i)[a]) for i, a in enumerate(x)]
         costs += [float(table[tuple(x[i] for i in scope)]) for scope, table in tables]
         costs += [c for labels, c in graph.label_costs.sets() if set(labels) & set(x)]
-        found[x] = math.fsum(costs)
-    return found
+        sums[x] = math.fsum(costs)
+    return sums
 
 
 @pytest.mark.parametrize("solver", PROVING)
@@ -102,14 +102,14 @@ def test_optimal_is_true_at_any_offset(solver, family, seed, offset, exponent, s
     method = as_solver(solver)
     if method.missing() or method.unsupported_reason(graph, 0.0):
         return
-    found = il.solve(graph, solver, seed=0, max_iterations=200, time_limit=20.0)
-    if found.labels is None:
+    solution = il.solve(graph, solver, seed=0, max_iterations=200, time_limit=20.0)
+    if solution.labels is None:
         return
     every = energies(graph)
-    optimum, energy = min(every.values()), every[tuple(found.labels.tolist())]
+    optimum, energy = min(every.values()), every[tuple(solution.labels.tolist())]
     rounding = graph.resolution_at(optimum)
     if math.isfinite(optimum):
-        assert found.lower_bound <= optimum + 2.0 * rounding
-    if found.status == "optimal":
+        assert solution.lower_bound <= optimum + 2.0 * rounding
+    if solution.status == "optimal":
         assert energy <= optimum + rounding
-        assert found.gap == 0.0
+        assert solution.gap == 0.0

@@ -43,8 +43,8 @@ def tables(n: int, k: int) -> FactorGraph:
     edges = edges[edges[:, 0] < edges[:, 1]]
     unary = [rng.random(k - i % 2) for i in range(n)]
     shapes = k - edges % 2
-    own = il.OwnTables(edges, [rng.random(tuple(shape)) for shape in shapes])
-    return FactorGraph.from_terms(unary, [own])
+    terms = il.OwnTables(edges, [rng.random(tuple(shape)) for shape in shapes])
+    return FactorGraph.from_terms(unary, [terms])
 
 
 def peak(graph: FactorGraph, solver: str, temperature: float) -> int:
@@ -55,9 +55,9 @@ def peak(graph: FactorGraph, solver: str, temperature: float) -> int:
     il.solve(tables(40, 3), solver, temperature=temperature, max_iterations=3)
     tracemalloc.start()
     il.solve(graph, solver, temperature=temperature, max_iterations=2)
-    most = tracemalloc.get_traced_memory()[1]
+    n_bytes = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    return most
+    return n_bytes
 
 
 @pytest.mark.parametrize(
@@ -89,5 +89,5 @@ def test_a_run_adds_few_bytes_a_term(solver):
         "mean-field": graph.unary_values.size,
     }.get(solver, 0)
     variable, term = MOST_BYTES[solver]
-    most = variable * graph.n_variables + term * graph.n_edges
-    assert peak(graph, solver, 0.0) - 8 * entries <= most
+    limit = variable * graph.n_variables + term * graph.n_edges
+    assert peak(graph, solver, 0.0) - 8 * entries <= limit

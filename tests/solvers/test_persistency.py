@@ -47,24 +47,24 @@ def check(graph, reduction):
 def test_an_optimum_survives_and_energies_map(family, seed):
     graph = random_graph(family, seed)
     check(graph, reduce(graph))
-    kept = reduce(graph, keep_forms=True)
-    check(graph, kept)
+    reduction = reduce(graph, keep_forms=True)
+    check(graph, reduction)
     if graph.is_diagonal:
-        assert kept.graph.is_diagonal
+        assert reduction.graph.is_diagonal
 
 
 def test_terms_keep_their_form_where_that_is_asked_for():
     """A label ruled out at one end alone makes a table of a Potts term, or is restored."""
     g = as_problem("estep(data=iris, constraints=250, noise=0.3, centroids=constraints)").graph
-    plain, kept = reduce(g), reduce(g, keep_forms=True)
-    assert not plain.graph.is_diagonal and kept.graph.is_diagonal
-    assert (kept.fixed == plain.fixed).all() and (kept.fixed >= 0).any()
-    assert set(kept.graph.cardinalities.tolist()) <= {2, 3}
-    assert (plain.graph.cardinalities <= kept.graph.cardinalities).all()
+    plain, formed = reduce(g), reduce(g, keep_forms=True)
+    assert not plain.graph.is_diagonal and formed.graph.is_diagonal
+    assert (formed.fixed == plain.fixed).all() and (formed.fixed >= 0).any()
+    assert set(formed.graph.cardinalities.tolist()) <= {2, 3}
+    assert (plain.graph.cardinalities <= formed.graph.cardinalities).all()
     labels = np.random.default_rng(0).integers(
-        kept.graph.cardinalities, size=(50, kept.graph.n_variables)
+        formed.graph.cardinalities, size=(50, formed.graph.n_variables)
     )
-    assert kept.graph.energy(labels) == pytest.approx(g.energy(kept.expand(labels)))
+    assert formed.graph.energy(labels) == pytest.approx(g.energy(formed.expand(labels)))
 
 
 @given(st.sampled_from(sorted(FAMILIES)), SEEDS, st.sampled_from(["dead", "roof"]))
@@ -247,8 +247,8 @@ def test_classes_of_labels_left_are_exact_beyond_a_word():
     k = 70
     unary = np.zeros((4, k))
     unary[:, :] = np.inf
-    for i, left in enumerate([(1, 2, 65), (1, 2, 65), (1, 2, 66), (33, 65, 66)]):
-        unary[i, list(left)] = np.arange(3.0) / (i + 1)
+    for i, labels in enumerate([(1, 2, 65), (1, 2, 65), (1, 2, 66), (33, 65, 66)]):
+        unary[i, list(labels)] = np.arange(3.0) / (i + 1)
     edges = [(0, 1), (1, 2), (2, 3), (0, 3)]
     graph = il.FactorGraph.potts(unary, edges, [-2.0, -2.0, -2.0, -2.0])
     reduction = reduce(graph)

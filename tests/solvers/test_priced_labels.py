@@ -18,7 +18,7 @@ CASES = [(family, seed) for family in LABEL_COSTS for seed in range(5)]
 
 
 @functools.cache
-def known(family: str, seed: int) -> tuple[il.FactorGraph, Exhaustive]:
+def enumerated(family: str, seed: int) -> tuple[il.FactorGraph, Exhaustive]:
     graph = random_graph(family, seed)
     return graph, exhaustive(graph)
 
@@ -64,7 +64,7 @@ def test_facility_location_is_solved_by_its_strong_relaxation():
 
 def test_descent_keeps_count_and_ends_in_a_local_minimum():
     for family, seed in CASES:
-        graph, exact = known(family, seed)
+        graph, exact = enumerated(family, seed)
         x = np.random.default_rng(seed).integers(0, graph.cardinalities)
         before = graph.energy(x)
         descend(graph, x, np.arange(x.size), 100)

@@ -132,8 +132,8 @@ def test_iterations_follow_the_rule(seed: int) -> None:
             )
             relaxation.iterate()
             assert relaxation.x == pytest.approx(x, abs=1e-10)
-            for found, expected in ((relaxation.y, y), (relaxation.z, z)):
-                assert whole(found) == pytest.approx(expected, abs=1e-10)
+            for actual, expected in ((relaxation.y, y), (relaxation.z, z)):
+                assert whole(actual) == pytest.approx(expected, abs=1e-10)
             assert relaxation.rows.multiplier == pytest.approx(multipliers, abs=1e-10)
         relaxation.separate(lambda: False)
     assert len(relaxation.rows) > 0
@@ -146,18 +146,18 @@ def test_a_labelling_certifies_itself_before_the_multipliers_have_converged() ->
     model = build_model(graph)
     assert isinstance(model, PottsEnergy)
     labels = model.nodes_of(best)[0]
-    found = {}
-    for known in (False, True):
+    iterations = {}
+    for with_labels in (False, True):
         relaxation = SDPRelaxation(model.parts[0], True, np.random.default_rng(0))
         energy = relaxation.energy(labels)
         while relaxation.iterations < 2000 and relaxation.bound < energy - 1e-9:
             relaxation.iterate()
             if relaxation.iterations % 5 == 0:
-                relaxation.improve_bound(labels if known else None, energy)
+                relaxation.improve_bound(labels if with_labels else None, energy)
             if relaxation.iterations % 25 == 0:
                 relaxation.separate(lambda: False)
-        found[known] = relaxation.iterations
-    assert found[True] < 0.7 * found[False]
+        iterations[with_labels] = relaxation.iterations
+    assert iterations[True] < 0.7 * iterations[False]
 
 
 def test_a_labelling_that_is_not_optimal_does_not_certify_itself() -> None:
@@ -193,7 +193,7 @@ def test_single_precision_changes_little_and_the_bound_holds(
 ) -> None:
     graph = signed(40, k, 5, 0.4)
     part = only_part(graph)
-    found = []
+    bounds = []
     for order in (10**9, 1):
         monkeypatch.setattr("inference_lab.algorithms.semidefinite.relaxation._COARSE_FROM", order)
         relaxation = SDPRelaxation(part, True, np.random.default_rng(0))
@@ -202,10 +202,10 @@ def test_single_precision_changes_little_and_the_bound_holds(
             if relaxation.iterations % 25 == 0:
                 relaxation.improve_bound(None, math.inf)
                 relaxation.separate(lambda: False)
-        found.append(relaxation.bound + graph.constant)
-    assert found[0] != found[1]
-    assert found[1] == pytest.approx(found[0], rel=1e-2)
-    assert max(found) <= il.solve(graph, "kernighan-lin").energy
+        bounds.append(relaxation.bound + graph.constant)
+    assert bounds[0] != bounds[1]
+    assert bounds[1] == pytest.approx(bounds[0], rel=1e-2)
+    assert max(bounds) <= il.solve(graph, "kernighan-lin").energy
 
 
 # ---------------------------------------------------------------------- known values

@@ -75,21 +75,21 @@ def test_bound_optimum_energy(
     if solver.supports(graph, temperature) is not None:
         assert solve(graph, solver, temperature=temperature).status == Status.UNSUPPORTED
         return
-    found = exhaustive(random_graph(family, seed))
+    reference = exhaustive(random_graph(family, seed))
     s = solve(graph, solver, seed=seed, temperature=temperature, max_iterations=limit)
-    slack = TOLERANCE * found.scale
+    slack = TOLERANCE * reference.scale
     if s.status == Status.INFEASIBLE:
-        assert found.optimum == math.inf
+        assert reference.optimum == math.inf
         return
-    assert s.lower_bound <= found.optimum + slack
-    assert s.energy >= found.optimum - slack
+    assert s.lower_bound <= reference.optimum + slack
+    assert s.energy >= reference.optimum - slack
     if s.labels is not None:
-        exact = float(found.energies[tuple(s.labels)])
+        exact = float(reference.energies[tuple(s.labels)])
         assert s.energy == exact or abs(s.energy - exact) <= slack
     if s.status == Status.OPTIMAL:
-        assert s.energy <= found.optimum + 2 * slack
-    if temperature > 0 and found.optimum < math.inf:
-        log_z = found.log_partition(temperature)
+        assert s.energy <= reference.optimum + 2 * slack
+    if temperature > 0 and reference.optimum < math.inf:
+        log_z = reference.log_partition(temperature)
         loose = slack / min(1.0, temperature)
         if s.log_partition_kind in ("exact", "lower"):
             assert s.log_partition <= log_z + loose

@@ -90,13 +90,13 @@ def test_published_grids_are_never_worse_than_the_references(data_dir):
     # 20 x 20 to 40 x 40, couplings up to 15, some with periodic boundaries.
     better = []
     for number in (23, 26, 30):
-        known = find(f"uai2014_map/Grids_{number}")
-        graph = Instances(known.name).build(data_dir).graph
+        instance = find(f"uai2014_map/Grids_{number}")
+        graph = Instances(instance.name).build(data_dir).graph
         s = il.solve(graph, "subgraph-search(rounds=50)")
-        assert s.energy <= known.energy + 1e-6 * abs(known.energy), number
-        if s.energy < known.energy - 1e-6 * abs(known.energy):
+        assert s.energy <= instance.energy + 1e-6 * abs(instance.energy), number
+        if s.energy < instance.energy - 1e-6 * abs(instance.energy):
             better.append(number)
-            assert known.status != "optimal"
+            assert instance.status != "optimal"
     # It is listed as best known, but is not.
     assert better == [23]
 

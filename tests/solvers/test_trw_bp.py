@@ -37,9 +37,9 @@ def passing(graph, temperature=1.0, seed=0, **settings):
     return _Passing(solver, graph, run, domains, forests)
 
 
-def settle(run, tolerance, most):
+def settle(run, tolerance, sweeps):
     """Sweep there and back, at most `sweeps` times; return whether the messages settled."""
-    return any(run.sweep(done % 2 == 1) <= tolerance for done in range(most))
+    return any(run.sweep(done % 2 == 1) <= tolerance for done in range(sweeps))
 
 
 def messages_of(run):
@@ -118,7 +118,7 @@ def test_any_messages_give_an_upper_bound(family, seed, size, temperature):
     assert run.bound() >= exact.log_partition(temperature) - slack
 
 
-def held(graph, up):
+def forest_edges(graph, up):
     """Return the edges of a forest."""
     return [int(graph.arrays.adj_half[p]) >> 1 for p in up if p >= 0]
 
@@ -129,16 +129,16 @@ def energies_of_forests(run):
     n = graph.n_variables
     rows = np.split(run.state.belief, graph.unary_ptr[1:-1])
     alone = sum(np.expand_dims(row, [j for j in range(n) if j != i]) for i, row in enumerate(rows))
-    found = []
+    result = []
     for up in run.forests.up:
         energies = alone
-        for e in held(graph, up):
+        for e in forest_edges(graph, up):
             i, j = graph.edges[e].tolist()
             part = graph.edge_table(e) - messages[e, 0][:, None] - messages[e, 1]
             part = (part if i < j else part.T) / run.state.rho[e]
             energies = energies + np.expand_dims(part, [v for v in range(n) if v not in (i, j)])
-        found.append(energies)
-    return found
+        result.append(energies)
+    return result
 
 
 @pytest.mark.parametrize("family", [*RULES, "merged"])
@@ -151,13 +151,13 @@ def test_the_forests_average_to_the_energy(family):
         if seed % 2:
             run.join(0.3)
         scramble(run, np.random.default_rng(seed), 2.0)
-        share, found = run.forests.share, energies_of_forests(run)
-        average = graph.constant + sum(w * e for w, e in zip(share, found, strict=True))
+        share, energies = run.forests.share, energies_of_forests(run)
+        average = graph.constant + sum(w * e for w, e in zip(share, energies, strict=True))
         expected = exhaustive(graph).energies
         # A forest without a hard term may be finite everywhere, unlike the graph.
         possible = np.isfinite(expected)
         assert average[possible] == pytest.approx(expected[possible], rel=1e-9, abs=1e-9)
-        sums = [np.log(np.exp(-e / 0.8).sum()) for e in found]
+        sums = [np.log(np.exp(-e / 0.8).sum()) for e in energies]
         assert run.bound() == pytest.approx(share @ sums - graph.constant / 0.8, rel=1e-9)
 
 
@@ -235,8 +235,8 @@ def test_forests_take_edges_that_close_no_cycle(recipe, seed):
     for e in ranked:
         more = nx.Graph([*taken.edges, graph.edges[e].tolist()])
         taken = more if nx.is_forest(more) else taken
-    found = nx.Graph([graph.edges[e].tolist() for e in held(graph, up)])
-    assert nx.utils.edges_equal(taken.edges, found.edges)
+    forest = nx.Graph([graph.edges[e].tolist() for e in forest_edges(graph, up)])
+    assert nx.utils.edges_equal(taken.edges, forest.edges)
     assert_forest(graph, order, up)
 
 
@@ -248,24 +248,24 @@ def test_forests_cover_all_edges(recipe, seed):
     rho = np.zeros(graph.n_edges)
     for order, up, share in zip(*forests, strict=True):
         assert_forest(graph, order, up)
-        rho[held(graph, up)] += share
+        rho[forest_edges(graph, up)] += share
     assert forests.share.size >= (1 if graph.is_forest else 3)
     assert (rho > 0).all()
     assert appearance(graph, forests) == pytest.approx(rho)
 
 
-@pytest.mark.parametrize("least", [1, 8])
+@pytest.mark.parametrize("trees", [1, 8])
 @pytest.mark.parametrize("n", [6, 25])
-def test_edges_are_used_about_equally_often(n, least):
+def test_edges_are_used_about_equally_often(n, trees):
     rng = np.random.default_rng(n)
     pairs = np.array(list(itertools.combinations(range(n), 2)))
     # Two components and an isolated variable.
     side = np.arange(n) * 2 // (n - 1)
     pairs = pairs[(side[pairs[:, 0]] == side[pairs[:, 1]]) & (pairs[:, 1] < n - 1)]
     graph = il.FactorGraph.potts(rng.normal(size=(n, 2)), pairs, 1.0)
-    run = passing(graph, trees=least)
+    run = passing(graph, trees=trees)
     components = int(graph.components.max()) + 1
-    assert run.forests.share.size >= least
+    assert run.forests.share.size >= trees
     assert run.forests.share.sum() == pytest.approx(1.0)
     assert (np.count_nonzero(run.forests.up >= 0, axis=1) == n - components).all()
     rho = run.state.rho
@@ -351,6 +351,6 @@ def test_labels_without_support_have_no_probability():
     assert s.log_partition >= exact.log_partition(1.0)
     domains = allowed_labels(graph)
     for i in range(4):
-        left = domains.labels[domains.ptr[i] : domains.ptr[i + 1]]
-        assert (np.delete(s.marginals[i], left) == 0).all()
+        labels = domains.labels[domains.ptr[i] : domains.ptr[i + 1]]
+        assert (np.delete(s.marginals[i], labels) == 0).all()
         assert s.marginals[i].sum() == pytest.approx(1.0)

@@ -89,9 +89,9 @@ def test_passes_equal_the_plain_implementation(family: str, seed: int, breadth_f
         return
     order = graph.breadth_first_order if breadth_first else natural(graph)
     expected = list(plain_passes(graph, order, 6))
-    found = list(kernel_passes(graph, order, 6))
-    assert len(found) == len(expected)
-    assert found == pytest.approx(expected, rel=1e-9, abs=1e-9 * cost_scale(graph))
+    actual = list(kernel_passes(graph, order, 6))
+    assert len(actual) == len(expected)
+    assert actual == pytest.approx(expected, rel=1e-9, abs=1e-9 * cost_scale(graph))
 
 
 @pytest.mark.parametrize("k", [3, 4, 7, 16, 33])
@@ -165,7 +165,7 @@ def test_labels_are_chosen_given_earlier_labels(family: str) -> None:
         passes, run = TRWSPasses(graph, order), Run(graph)
         for direction in (1, 0):
             passes.directed_pass(direction, run)
-        x, found = np.full(graph.n_variables, -1), passes.decode()
+        x, labels = np.full(graph.n_variables, -1), passes.decode()
         start = dict(zip(passes.plan.half.tolist(), passes.plan.at.tolist(), strict=True))
         for i in order:
             finite, infinite = graph.unary_of(i).copy(), np.isinf(graph.unary_of(i)).astype(int)
@@ -180,7 +180,7 @@ def test_labels_are_chosen_given_earlier_labels(family: str) -> None:
                 infinite += np.isinf(costs)
                 finite += np.where(np.isinf(costs), 0.0, costs)
             best = np.where(infinite == infinite.min(), finite, np.inf)
-            x[i] = found[i]
+            x[i] = labels[i]
             assert best[x[i]] <= best.min() + 1e-9 * cost_scale(graph)
 
 

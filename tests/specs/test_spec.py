@@ -266,7 +266,7 @@ def test_missing_and_superfluous_settings():
 
 
 @pytest.mark.parametrize(
-    ("word", "found"),
+    ("word", "match"),
     [
         *((word, "loopy-bp") for word in ("loopybp", "LOOPY_BP", "lopy-bp")),
         ("meanfield", "mean-field"),
@@ -274,6 +274,6 @@ def test_missing_and_superfluous_settings():
         ("xyzzy", None),
     ],
 )
-def test_nearest_match(word, found):
-    hint = "" if found is None else f"; did you mean {found!r}?"
+def test_nearest_match(word, match):
+    hint = "" if match is None else f"; did you mean {match!r}?"
     assert nearest(word, ["icm", "loopy-bp", "mean-field", "ilp"]) == hint

@@ -251,9 +251,9 @@ def test_records_are_data(hostile, folders):
     with watched() as events:
         try:
             read = Record.from_json(line)
-            (kept,) = RecordStore(path)
+            (stored,) = RecordStore(path)
         except RecordError:
-            read = kept = None
+            read = stored = None
     opened = {what for event, what in events if event == "open"}
     assert opened <= {str(path)}
     assert not [e for e in events if e[0] not in ("open",) and "canary" in e[1]]
@@ -261,4 +261,4 @@ def test_records_are_data(hostile, folders):
     assert not (outside.parent / "mark").exists() and "canary_of_tests" not in sys.modules
     if read is not None:
         assert (read.problem, read.solver) == (text, text)
-        assert kept.settings == read.settings == {text: hostile}
+        assert stored.settings == read.settings == {text: hostile}
