@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import tokenize
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,10 @@ UNWANTED = {
         r"((?!marginalize\")marginal|organ|recogn|serial|summar|vector|discret)iz)"
     ),
 }
+
+#: Words that say how a value came about and not what it is, and how often names may be one.
+PARTICIPLES = frozenset("found given own known kept left chosen held most least each some".split())
+MOST_PER_1000_NAMES = 8.0
 
 #: Forms that stand for a missing noun, and how often they may occur.
 MOST_PER_1000_WORDS = {
@@ -103,6 +108,22 @@ def test_nouns_are_named_and_machines_do_not_speak() -> None:
     for form, limit in MOST_PER_1000_WORDS.items():
         count = len(re.findall(form, prose, re.IGNORECASE))
         assert count <= limit * len(prose.split()) / 1000, form
+
+
+def test_names_are_nouns() -> None:
+    """Variables, arguments and attributes hold labels, costs or rows, not what was found."""
+    names: list[str] = []
+    for name, text in _texts().items():
+        if not name.endswith(".py"):
+            continue
+        for node in ast.walk(ast.parse(text)):
+            match node:
+                case ast.Name(id=word, ctx=ast.Store()) | ast.Attribute(attr=word, ctx=ast.Store()):
+                    names.append(word)
+                case ast.arg(arg=word):
+                    names.append(word)
+    riddles = [word for word in names if word.strip("_") in PARTICIPLES]
+    assert len(riddles) <= MOST_PER_1000_NAMES * len(names) / 1000, Counter(riddles)
 
 
 def test_literals_are_not_packed_with_stars() -> None:
