@@ -25,7 +25,7 @@ from inference_lab.kernels.ejection_chains import (
 from inference_lab.kernels.struct import record
 from inference_lab.kernels.treewidth_moves import soften, start_block
 from inference_lab.registry.sources import as_problem
-from inference_lab.solvers.memetic import Memetic, Region, _Population, cross, mutate
+from inference_lab.solvers.memetic import Memetic, Region, RegionNumbers, _Population, cross, mutate
 
 FEASIBLE = [f for f in (*FINITE, *HARD, *DEGENERATE) if f not in ("infeasible", "empty")]
 
@@ -131,7 +131,7 @@ def test_mutations_never_lose_and_keep_step(family: str) -> None:
         fill(graph.arrays, x, c)
         largest = min(4, graph.n_variables)
         near = np.empty(2 * largest + 10, dtype=np.int64)
-        region = Region(near, x.copy(), record(mutations=int, gains=int))
+        region = Region(near, x.copy(), record(RegionNumbers))
         soft = soften(graph) if graph.has_infinite else graph.arrays
         block, rules = start_block(graph, near.size, 64, 1 << 10), Rules(3, 2, 1e-12)
         mate = rng.integers(0, graph.cardinalities)
