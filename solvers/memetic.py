@@ -40,6 +40,7 @@ from inference_lab.kernels.treewidth_moves import (
     soften,
     start_block,
 )
+from inference_lab.registry.registry import as_solver
 from inference_lab.solving import solve
 from inference_lab.specs.settings import setting
 
@@ -62,6 +63,8 @@ _CHAINS_WORK = 10_000_000
 _HEAD = 5
 #: Individuals that differ in a smaller share of the variables count as one.
 _ALIKE = 0.02
+#: Method that proposes the first labellings.
+_PROPOSER = "loopy-bp(damping=0.5, max_sweeps=100)"
 #: Noise on the unaries of belief propagation, and the largest bonus of the parent's labels, in mean
 #: weights of terms.
 _NOISE, _FAVOUR = 0.3, 1.0
@@ -274,6 +277,10 @@ class Memetic(IterativeSolver["_Population"]):
     patience: float = setting(0.1, above=0, below=math.inf)
     generations: int = setting(100, at_least=0)
 
+    def peak_bytes(self, graph: FactorGraph, temperature: float) -> int:
+        """Count belief propagation on noisy unaries, and their copy."""
+        return as_solver(_PROPOSER).peak_bytes(graph, temperature) + graph.unary_values.nbytes
+
     def start(self, graph: FactorGraph, run: Run) -> _Population | Outcome:
         """Offer the cheapest labels or the initial ones."""
         x = unary_minimum(graph) if run.initial is None else run.initial.copy()
@@ -409,7 +416,7 @@ class _Population:
             unary[graph.unary_ptr[:-1] + parent] -= _FAVOUR * self.unit * rng.random()
         solution = solve(
             graph.with_unary(unary),
-            "loopy-bp(damping=0.5, max_sweeps=100)",
+            _PROPOSER,
             time_limit=max(1e-3, _SHARE * self.run.remaining),
         )
         if solution.labels is None:
