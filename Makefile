@@ -74,9 +74,9 @@ house: $(VENV)/.dev  ## count lines by room and ring, and name import circles, l
 	@$(BIN)/python tests/house.py
 
 bench: $(VENV)/.dev  ## run the benchmarks, and measure how time and memory grow
-	$(one-thread) $(BIN)/python -m pytest tests/benchmarks --benchmark-only
-	$(one-thread) $(BIN)/python tests/benchmarks/scaling.py
-	$(one-thread) $(BIN)/python tests/benchmarks/harness.py
+	$(one-thread) $(BIN)/python -m pytest benchmarks --benchmark-only
+	$(one-thread) $(BIN)/python benchmarks/scaling.py
+	$(one-thread) $(BIN)/python benchmarks/harness.py
 
 # What their own lists of requirements ask for has been renamed, or is not imported.
 peers-of-any = pytoulbar2 ortools pyagrum gco-wrapper PyMaxflow thinqpbo dwave-samplers
@@ -89,7 +89,7 @@ peers:  ## measure beside other projects, whose packages go into build/peers, an
 	@# A row whose package cannot be installed is noted as not measured.
 	for package in $(peers-of-any); do build/peers/bin/pip install --quiet $$package; done; true
 	-build/peers/bin/pip install --quiet --no-deps $(peers-alone)
-	$(one-thread) build/peers/bin/python tests/benchmarks/peers.py --docs
+	$(one-thread) build/peers/bin/python benchmarks/peers.py --docs
 
 docs: $(VENV)/.dev  ## build the site in build/docs, with all examples run: some minutes the first time
 	$(one-thread) $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/docs

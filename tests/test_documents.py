@@ -221,7 +221,7 @@ def test_example_solver(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [*dict.fromkeys([*DOCUMENTS, *MAINTAINERS]), "CHANGELOG.md", "tests/benchmarks/README.md"],
+    [*dict.fromkeys([*DOCUMENTS, *MAINTAINERS]), "CHANGELOG.md", "benchmarks/README.md"],
 )
 def test_paths_exist(name: str) -> None:
     """Files and folders of the repository named in a document exist; its links lead there."""

@@ -1,4 +1,4 @@
-"""A solver on all published instances: ``python tests/benchmarks/published.py --seconds 1``.
+"""A solver on all published instances: ``python benchmarks/published.py --seconds 1``.
 
 With ``--grid`` it uses E-steps of the study estep-regimes instead, with ``--hardest 4`` only the
 four with the largest gaps; with ``--beside memetic ilp`` other solvers run in turn for the same
@@ -29,7 +29,7 @@ NEAR = 1e-3
 #: Processor seconds of the first, unseen run.
 UNSEEN = 0.2
 #: Records of the study's problems.
-RECORDS = Path(__file__).parents[2] / "reports" / "estep-regimes" / "runs.jsonl"
+RECORDS = Path(__file__).parents[1] / "reports" / "estep-regimes" / "runs.jsonl"
 #: Number of problems of each class of frustration with, and without, a tight LP relaxation.
 OF_A_CLASS = {True: 2, False: 9}
 

@@ -1,4 +1,4 @@
-"""Certified k-means with hard pairs: ``python tests/benchmarks/certificates.py FOLDER``.
+"""Certified k-means with hard pairs: ``python benchmarks/certificates.py FOLDER``.
 
 FOLDER is a clone of https://github.com/antoniosudoso/pc-sos-sdp (GPL-3): points of five sets, and
 30 files of pairs for each. A row has the best objective of `SEARCHES` searches, the excess of the

@@ -1,4 +1,4 @@
-"""`multicut` on CP-Lib: ``python tests/benchmarks/cplib.py FOLDER RECORDS [--seconds 10]``.
+"""`multicut` on CP-Lib: ``python benchmarks/cplib.py FOLDER RECORDS [--seconds 10]``.
 
 FOLDER is a clone of https://github.com/MMSorensen/CP-Lib. ``cplib.csv`` lists its instances with
 the best value known (M. M. Sorensen, A. N. Letchford, Mathematical Programming Computation 16,

@@ -1,8 +1,8 @@
 """Accuracy of choosing by held-out pairs: the chosen estimator, each candidate, and no pairs.
 
-    python tests/benchmarks/choice.py records.jsonl             # run the missing cells, report
-    python tests/benchmarks/choice.py records.jsonl --quick     # three small cells
-    python tests/benchmarks/choice.py records.jsonl --report    # run nothing
+    python benchmarks/choice.py records.jsonl             # run the missing cells, report
+    python benchmarks/choice.py records.jsonl --quick     # three small cells
+    python benchmarks/choice.py records.jsonl --report    # run nothing
 
 A cell is a data set, raw or standardised, a number of pairs a point, and a share of wrong answers.
 Prior gains come from the sets in `TUNED`; the report lists the other sets separately.

@@ -1,4 +1,4 @@
-"""Fits of a million rows, and fits on a sample: ``python tests/benchmarks/large_data.py PART``.
+"""Fits of a million rows, and fits on a sample: ``python benchmarks/large_data.py PART``.
 
 ``million``: whole fits of 1,000,000 x 20, each in a process of its own, beside k-means of
 scikit-learn with ten starts. ``memmap``: `fit_on_sample` on 10,000,000 x 20 in single precision, in

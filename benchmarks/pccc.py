@@ -1,4 +1,4 @@
-"""Constrained k-means beside PCCC: ``python tests/benchmarks/pccc.py RECORDS [--pccc FOLDER]``.
+"""Constrained k-means beside PCCC: ``python benchmarks/pccc.py RECORDS [--pccc FOLDER]``.
 
 Sets and pairs of P. Baumann, D. S. Hochbaum, "An algorithm for clustering with confidence-based
 must-link and cannot-link constraints", INFORMS Journal on Computing, 2024, made as the files of

@@ -1,4 +1,4 @@
-"""Overhead of the harness, and time to render a report: ``python tests/benchmarks/harness.py``.
+"""Overhead of the harness, and time to render a report: ``python benchmarks/harness.py``.
 
 A thousand runs of a fraction of a millisecond each are made in this process, in two workers, and on
 a Dask cluster of two workers. Then ten thousand records are appended, read and reported.

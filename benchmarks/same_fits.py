@@ -1,7 +1,7 @@
 """Fits of all estimators with seeds, to show that a change of code changes no result.
 
-Before the change, ``python tests/benchmarks/same_fits.py before.jsonl`` writes a line for each fit.
-After it, ``python tests/benchmarks/same_fits.py after.jsonl --against before.jsonl`` names each
+Before the change, ``python benchmarks/same_fits.py before.jsonl`` writes a line for each fit.
+After it, ``python benchmarks/same_fits.py after.jsonl --against before.jsonl`` names each
 difference: labels, centroids, objectives, histories, warnings and errors are compared bit by bit.
 """
 

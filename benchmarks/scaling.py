@@ -1,4 +1,4 @@
-"""How time and memory of an E-step grow with its size: ``python tests/benchmarks/scaling.py``.
+"""How time and memory of an E-step grow with its size: ``python benchmarks/scaling.py``.
 
 With ``--growth``, it runs four methods on E-steps and grids of 10 labels, from 10,000 to 10,000,000
 variables, and fits the exponents of time and memory: the table of ``docs/peers.md``. Each run makes

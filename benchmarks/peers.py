@@ -1,4 +1,4 @@
-"""Beside other projects: ``make peers``, or ``python tests/benchmarks/peers.py --only TEXT``.
+"""Beside other projects: ``make peers``, or ``python benchmarks/peers.py --only TEXT``.
 
 A row is a problem, a solver of ours and one of another project. Each side has a process of its own
 and solves the problem repeatedly, in turn with the other.
@@ -41,7 +41,7 @@ from inference_lab.processes.workers import Crash, Worker
 from inference_lab.registry.sources import as_problem
 from inference_lab.results.records import environment
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 #: The page, and the records that it shows.
 PAGE = ROOT / "docs" / "peers.md"
 #: Marker lines of the page; `publish` writes everything between them.

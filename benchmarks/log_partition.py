@@ -1,4 +1,4 @@
-"""Upper bounds on log Z of published instances: ``python tests/benchmarks/log_partition.py``.
+"""Upper bounds on log Z of published instances: ``python benchmarks/log_partition.py``.
 
 The instances have a reference value and factors of three variables or more, at temperature 1.
 Kernels are compiled before anything is timed.

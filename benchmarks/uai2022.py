@@ -1,4 +1,4 @@
-"""`auto` beside the UAI 2022 competition: ``python tests/benchmarks/uai2022.py FOLDER RECORDS``.
+"""`auto` beside the UAI 2022 competition: ``python benchmarks/uai2022.py FOLDER RECORDS``.
 
 FOLDER is ``uai2014`` of a clone of https://github.com/mroavi/uai, with the instances of the
 competition's tuning phase and their results in MAP, PR and MAR; an instance that is missing there

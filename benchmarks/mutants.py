@@ -29,7 +29,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 
 CLASSICAL = ("icm", "brute_force", "mean_field", "trw_s", "lp_relaxation", "loopy_bp")
 #: Name, mutants of 200, files, and calls of pytest, cheap ones first. STEM is the name of the file,
