@@ -508,7 +508,7 @@ class _VariationalFit:
                 self.maximise()
             self._note("M", since)
             bound = -self.history[-1].objective
-            settled = self.joins and bound - before < _SETTLED * weight.sum()
+            settled = self.joins and bool(bound - before < _SETTLED * weight.sum())
             self.converged = abs(bound - before) <= settings.tol * max(1.0, abs(bound))
             before = bound
         self.objective = self.history[-1].objective
