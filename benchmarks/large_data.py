@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scaling import peak_rss_bytes
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 from threadpoolctl import threadpool_limits
@@ -88,21 +88,18 @@ def compile_kernels(name: str) -> None:
     MODELS[name]().fit(points, **({} if name == "KMeans" else pairs(labels, 500)))
 
 
-def gigabytes() -> float:
-    """Return the peak memory of this process so far."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
-
-
 def whole_fit(name: str) -> None:
     """Print time and memory of one estimator on a million points."""
     compile_kernels(name)
     points, labels = alike(MILLION)
     arguments = {} if name == "KMeans" else pairs(labels, PAIRS)
-    before = gigabytes()
+    before = peak_rss_bytes() / 1e9
     spent, model = timed(MODELS[name]().fit, points, **arguments)
     ari = adjusted_rand_score(labels, model.labels_)
-    print(f"| {name} | {spent:.1f} | {before:.2f} | {gigabytes():.2f} | {ari:.4f} |", flush=True)
+    print(
+        f"| {name} | {spent:.1f} | {before:.2f} | {peak_rss_bytes() / 1e9:.2f} | {ari:.4f} |",
+        flush=True,
+    )
 
 
 def million(names: list[str]) -> None:

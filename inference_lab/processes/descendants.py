@@ -59,7 +59,6 @@ def proportional_memory(processes: Iterable[psutil.Process]) -> int:
     for process in processes:
         with suppress(psutil.Error):
             memory = process.memory_full_info()
-            total += getattr(
-                memory, "pss", memory.uss
-            )  # the proportional size exists on Linux only
+            # The proportional size exists on Linux only.
+            total += getattr(memory, "pss", memory.uss)
     return total
