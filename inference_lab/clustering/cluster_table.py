@@ -48,6 +48,8 @@ class ClusterReport:
         and ``second``, and whether it is ``violated``.
     faults : list of str
         Sentences on contradictory and repeated pairs.
+    table : pandas.DataFrame
+        The rows as they were read, with their names as index.
     points : (n, d) array
         The numbers that were clustered.
     facts : dict of str
@@ -68,6 +70,7 @@ class ClusterReport:
     labels: pd.DataFrame
     pairs: pd.DataFrame
     faults: list[str]
+    table: pd.DataFrame = field(repr=False)
     points: FloatArray = field(repr=False)
     facts: dict[str, str]
     title: str
@@ -277,7 +280,7 @@ def cluster_table(
             f"note: {name!r} counts the rows; name rows by --id {name}, or leave it out with "
             f"--drop {name}"
         )
-    table = numeric_columns(table, impute, encode)
+    numbers = numeric_columns(table, impute, encode)
     names = [str(name) for name in table.index]
     constraints = Constraints([], [], n_points=len(table))
     if pairs is not None:
@@ -292,10 +295,10 @@ def cluster_table(
     if isinstance(k, int) and k > len(table):
         raise DataFormatError(f"--k {k}: {data} holds {len(table)} points")
 
-    points = table.to_numpy(dtype=float)
+    points = numbers.to_numpy(dtype=float)
     if scale == "standard":
         points = StandardScaler().fit_transform(points)
-    facts = _facts(table, scale)
+    facts = _facts(numbers, scale)
     note(f"{facts['Data']} {facts['Columns']}")
     search = ConstrainedClusterCV(k, n_jobs=n_jobs, verbose=verbose, random_state=random_state)
     with warnings.catch_warnings():
@@ -308,6 +311,7 @@ def cluster_table(
         _labels(table, id, search.labels_),
         _with_violated(constraints, search.labels_, names),
         list(faults.values()),
+        table,
         points,
         facts,
         f"Clusters of {Path(data).name}",
