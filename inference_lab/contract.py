@@ -233,10 +233,10 @@ class Run:
     Attributes
     ----------
     graph : FactorGraph
-        The graph to minimise: the given one, or that with lowered penalties, see
-        `inference_lab.algorithms.presolve.capped_graph`.
+        The graph to minimise.
     resolution : float
-        The rounding error of bounds; see `FactorGraph.resolution_at`.
+        The rounding error of bounds: of its largest costs, or less for a method that lowers those
+        that are never paid, see `inference_lab.algorithms.payable_costs.payable`.
     temperature : float
         0 for the best labelling, T > 0 for marginals of ``exp(-E / T)``.
     initial : (n,) int64 array or None
@@ -279,10 +279,9 @@ class Run:
         on_improve: Callable[[IntArray, float, float], None] | None = None,
         stopwatch: Callable[[], float] = lambda: 0.0,
         clock: Callable[[], float] = time.perf_counter,
-        capped: tuple[FactorGraph, float] | None = None,
     ) -> None:
-        self._original = graph
-        self.graph, self.resolution = capped or (graph, graph.resolution)
+        self.graph = graph
+        self.resolution = graph.largest_error
         self.temperature = temperature
         self._seed = seed
         self.initial = initial
@@ -296,7 +295,7 @@ class Run:
         # The residual of that bound.
         self._residual = 0.0
         self.trace: list[TracePoint] = []
-        # The best labelling and its energy in the given graph; solvers cannot replace these.
+        # The best labelling and its energy, which solvers cannot replace.
         self._incumbent: tuple[IntArray, float] | None = None
         self._on_offer = on_offer
         self._on_improve = on_improve
@@ -440,7 +439,7 @@ class Run:
             if self.best_labels is not None and np.array_equal(checked, self.best_labels):
                 energy = self.best_energy
             else:
-                energy = self._original.energy_of(checked)
+                energy = self.graph.energy_of(checked)
                 if self.best_labels is None or energy < self.best_energy:
                     self._incumbent = checked, energy
                     self.best_labels = checked.copy()
@@ -477,7 +476,7 @@ class Run:
             return math.inf
         if self._incumbent is not None and np.array_equal(self.best_labels, self._incumbent[0]):
             return self._incumbent[1]
-        return float(self._original.energy(self.best_labels))
+        return float(self.graph.energy(self.best_labels))
 
     def bound(self, value: float, residual: float = 0.0) -> None:
         """Report a proved lower bound on the minimum energy; the largest is kept.
@@ -509,7 +508,7 @@ class Run:
         """
         if math.isnan(value):
             raise ValueError("a lower bound cannot be NaN")
-        if _tolerance(self._original, value, self.resolution, self._step) == 0.0:
+        if _tolerance(self.graph, value, self.resolution, self._step) == 0.0:
             value -= self.resolution
         value = self._met(float(value), residual)
         if value > self.lower_bound:
@@ -536,21 +535,21 @@ class Run:
         >>> Run(g).is_resolved(0.5), Run(g.with_unary([1e15, -1e15, 0.0, 0.0])).is_resolved(0.5)
         (True, False)
         """
-        return _tolerance(self._original, energy, self.resolution, 0.0) > 0.0
+        return _tolerance(self.graph, energy, self.resolution, 0.0) > 0.0
 
     @cached_property
     def _step(self) -> float:
-        return energy_step(self._original)
+        return energy_step(self.graph)
 
     @cached_property
     def _above(self) -> float:
         # Sums of many terms in the order of a method may round further than `FactorGraph.energy`.
-        graph = self._original
+        graph = self.graph
         return math.sqrt(1 + graph.n_variables + graph.n_edges + graph.n_factors)
 
     @cached_property
     def _typical_range(self) -> float:
-        return typical_range(self._original)
+        return typical_range(self.graph)
 
     def tolerance_at(self, energy: float) -> float:
         """Return the tolerance of proofs at an energy, see `proof_tolerance`.
@@ -570,17 +569,19 @@ class Run:
         >>> round(Run(g).tolerance_at(0.5), 9)
         0.1
         """
-        return _tolerance(self._original, energy, self._original.resolution_at(energy), self._step)
+        return _tolerance(self.graph, energy, self.graph.resolution_at(energy), self._step)
 
     def _met(self, bound: float, residual: float) -> float:
         """Return the bound, or the best energy if the bound proves it or rounding hides it."""
         gap = self.best_energy - bound
         if not math.isfinite(gap):
             return bound
-        rounding = self._original.resolution_at(self.best_energy)
+        rounding = self.graph.resolution_at(self.best_energy)
         if residual > _FEW * rounding:
-            # Where no term has a range, all labellings of finite energy are equal.
-            limit = _LARGEST_RESIDUAL * (self._typical_range or math.inf)
+            # Where no term has a range, all labellings of finite energy are equal. Where penalties
+            # are in most terms, labellings of this energy pay less than their range.
+            paid = rounding * 2.0**50
+            limit = _LARGEST_RESIDUAL * min(self._typical_range or math.inf, paid)
             residual = min(residual, max(_FEW * rounding, limit))
         if gap < -max(rounding * self._above, residual):
             return bound

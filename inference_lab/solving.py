@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.algorithms.presolve import capped_graph, contradiction, n_entries
+from inference_lab.algorithms.presolve import contradiction, n_entries
 from inference_lab.compile_timer import notice, timer
 from inference_lab.contract import (
     OPTIMALITY_TOLERANCE,
@@ -244,7 +244,6 @@ def solve(
         on_improve=on_improve,
         stopwatch=lambda: compiled() - before,
         clock=CLOCKS[clock],
-        capped=capped_graph(graph, temperature),
     )
     outer = _clock.set(clock)
     try:
@@ -299,7 +298,7 @@ def _outcome(method: Solver, graph: FactorGraph, run: Run) -> tuple[Outcome, str
             Outcome(),
             "its start would take longer than the time limit, so it was not begun",
         )
-    return method.run(run.graph, run), ""
+    return method.run(graph, run), ""
 
 
 def _solution(
@@ -321,12 +320,6 @@ def _solution(
         status, message = Status.ERROR, f"{method.name()} returned an invalid Outcome: {fault}"
     else:
         status, message = _verdict(graph, run, outcome, energy)
-    claimed = outcome.claimed_energy
-    if claimed is not None and labels is not None and run.graph is not graph:
-        seen = float(run.graph.energy(labels))
-        if seen != energy:
-            # The labelling pays penalties that were lowered for the method.
-            claimed += energy - seen
     return replace(
         blank,
         labels=labels,
@@ -335,7 +328,7 @@ def _solution(
         tolerance=run.tolerance_at(energy) if math.isfinite(energy) else 0.0,
         status=status,
         message=why or message,
-        claimed_energy=claimed,
+        claimed_energy=outcome.claimed_energy,
         marginals=outcome.marginals,
         log_partition=_safe_log_partition(outcome, run),
         log_partition_kind=outcome.log_partition_kind,
@@ -445,7 +438,7 @@ def _verdict(graph: FactorGraph, run: Run, outcome: Outcome, energy: float) -> t
         message = (
             f"costs of {graph.magnitude:.1g} in all are too small for a proof: scale them up"
             if tiny
-            else f"rounding may change energies by {graph.resolution:.1g}, since much larger costs "
+            else f"rounding may change energies by {run.resolution:.1g}, since much larger costs "
             "cancel, so nothing is proved to be optimal"
         )
     elif exact and 0.0 < energy - run.lower_bound <= OPTIMALITY_TOLERANCE * abs(energy):

@@ -16,6 +16,7 @@ from inference_lab.algorithms.cuts.reduction import Reduction
 from inference_lab.algorithms.elimination.forest import solve_forest
 from inference_lab.algorithms.multicut.signed_graph import edge_gains, why_no_partition
 from inference_lab.algorithms.parts import solve_rest
+from inference_lab.algorithms.payable_costs import payable
 from inference_lab.algorithms.search.first_labelling import n_table_entries
 from inference_lab.algorithms.symmetry import break_symmetry
 from inference_lab.contract import Outcome, Run, Solution, Solver, Status
@@ -704,7 +705,7 @@ class Auto(Solver):
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Reduce the graph, then run the stages of the plan."""
         end = self.seconds if run.time_limit is None else run.time_limit
-        outcome = self._outcome(graph, run, end)
+        outcome = self._outcome(payable(graph, run), run, end)
         if run.time_limit is None and not outcome.converged:
             spent = run.seconds >= end
             outcome.stopped_by = f"seconds={self.seconds:g}" if spent else "those of its stages"

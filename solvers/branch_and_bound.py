@@ -12,6 +12,7 @@ from inference_lab.algorithms.elimination.arc_consistency import allowed_labels
 from inference_lab.algorithms.label_cost_encoding import run_on_star
 from inference_lab.algorithms.linear.integer_costs import Rounding, plan_rounding
 from inference_lab.algorithms.parts import solve_parts
+from inference_lab.algorithms.payable_costs import payable
 from inference_lab.algorithms.presolve import trivial_outcome
 from inference_lab.algorithms.search.edac import (
     AT_ROOT,
@@ -155,6 +156,7 @@ class BranchAndBound(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Reduce the graph to a network, and search it part by part."""
+        graph = payable(graph, run)
         if graph.n_label_costs:
             return run_on_star(self, graph, run)
         outcome = trivial_outcome(graph, run)

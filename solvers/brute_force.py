@@ -172,6 +172,8 @@ class BruteForce(Solver):
                 run.offer(blocks.labels(head, int(energies.argmin())))
         if minimum == math.inf:
             return Outcome(converged=True, infeasible=True, iterations=done)
+        # Each labelling was evaluated by itself, so penalties that it does not pay cancel nothing.
+        run.resolution = graph.resolution_at(minimum)
         # The evaluator's energy, because sums in another order differ in the last bits.
         run.bound(run.best_energy)
         if run.temperature == 0:

@@ -112,9 +112,12 @@ class ICM(IterativeSolver["RestartedDescent"]):
 
     def start(self, graph: FactorGraph, run: Run) -> RestartedDescent:
         """Begin the first descent."""
-        if run.initial is not None:
-            return RestartedDescent(self, run, run.initial.copy())
-        return RestartedDescent(self, run, unary_minimum(graph) if self.init == "unary" else None)
+        first = run.initial
+        if first is not None:
+            first = first.copy()
+        elif self.init == "unary":
+            first = unary_minimum(graph)
+        return RestartedDescent(self, graph, run, first)
 
     def step(self, state: RestartedDescent, run: Run, done: int) -> Progress:
         """Make one sweep, of a new descent if the last one is over."""
@@ -145,8 +148,8 @@ class ICM(IterativeSolver["RestartedDescent"]):
 class RestartedDescent:
     """The labelling of a run, the variables to visit, and the progress of the current descent."""
 
-    def __init__(self, settings: ICM, run: Run, x: IntArray | None) -> None:
-        self.graph, self.run, self.settings = run.graph, run, settings
+    def __init__(self, settings: ICM, graph: FactorGraph, run: Run, x: IntArray | None) -> None:
+        self.graph, self.run, self.settings = graph, run, settings
         near = _numbered_along(self.graph)
         self.spread = settings.ties == "spread" or (settings.ties == "auto" and near)
         order = settings.order

@@ -17,6 +17,7 @@ from inference_lab.algorithms.linear.incremental import IncrementalRelaxation
 from inference_lab.algorithms.linear.integer_program import fix_by_reduced_costs, solve_integer
 from inference_lab.algorithms.linear.model import LinearModel, build_linear_model, model_size
 from inference_lab.algorithms.parts import solve_parts, solve_rest
+from inference_lab.algorithms.payable_costs import payable
 from inference_lab.algorithms.presolve import trivial_outcome
 from inference_lab.algorithms.symmetry import break_symmetry
 from inference_lab.contract import Outcome, Run
@@ -144,6 +145,7 @@ class ILP(LinearSolver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Shrink the graph, build the model, solve it, report its labelling and its bound."""
+        graph = payable(graph, run)
         outcome = trivial_outcome(graph, run)
         if outcome is not None:
             return outcome

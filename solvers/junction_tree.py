@@ -17,6 +17,7 @@ from inference_lab.algorithms.elimination.tree_passes import (
     make_plan,
 )
 from inference_lab.algorithms.label_cost_encoding import run_on_star, star
+from inference_lab.algorithms.payable_costs import payable
 from inference_lab.algorithms.presolve import n_entries
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
@@ -203,6 +204,7 @@ class JunctionTree(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Eliminate towards the roots, decode, and pass back for the marginals at T > 0."""
+        graph = payable(graph, run)
         if graph.n_label_costs:
             return run_on_star(self, graph, run)
         first = steps = math.inf

@@ -11,6 +11,7 @@ import numpy as np
 from inference_lab._numba import kernel
 from inference_lab.algorithms.linear.backends import LinearSolver, Relaxation, seconds_to_start
 from inference_lab.algorithms.linear.model import LinearModel, build_linear_model, model_size
+from inference_lab.algorithms.payable_costs import payable
 from inference_lab.algorithms.presolve import trivial_outcome
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
@@ -144,6 +145,7 @@ class LPRelaxation(LinearSolver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Build, solve, bound, round, polish."""
+        graph = payable(graph, run)
         outcome = trivial_outcome(graph, run)
         if outcome is not None:
             return outcome

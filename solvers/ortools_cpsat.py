@@ -17,6 +17,7 @@ from inference_lab.algorithms.linear.integer_costs import (
     unary_rises,
 )
 from inference_lab.algorithms.parts import solve_parts
+from inference_lab.algorithms.payable_costs import payable
 from inference_lab.algorithms.presolve import trivial_outcome
 from inference_lab.algorithms.search.first_labelling import initial_incumbent
 from inference_lab.contract import Outcome, Run, Solver
@@ -120,6 +121,7 @@ class CPSAT(Solver):
         """Build the model, solve it, and report labellings and bounds as they come."""
         with run.paused():
             importlib.import_module("ortools.sat.python.cp_model")
+        graph = payable(graph, run)
         outcome = trivial_outcome(graph, run)
         if outcome is not None:
             return outcome

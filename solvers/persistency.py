@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from inference_lab.algorithms.cuts.partial_optimality import SHRINKING, reduce
+from inference_lab.algorithms.payable_costs import payable
 from inference_lab.contract import Outcome, Run, Solver, Status
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.registry.registry import as_solver
@@ -75,6 +76,7 @@ class Persistency(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Shrink the problem, solve the rest, and map the answer back."""
+        graph = payable(graph, run)
         # With two labels the first cut is fast and often the last, so nothing is offered before.
         if int(graph.cardinalities.max(initial=0)) > 2:
             run.offer(unary_minimum(graph))

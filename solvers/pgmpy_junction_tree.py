@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from inference_lab.algorithms.payable_costs import payable
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
@@ -106,6 +107,7 @@ class PgmpyJunctionTree(Solver):
         """Build a tree for each component, pass beliefs, and read the answer."""
         with run.paused():
             pgmpy_inference()
+        graph = payable(graph, run)
         trivial = graph.sum_of_minima
         if run.temperature == 0:
             run.bound(trivial)

@@ -23,6 +23,7 @@ from inference_lab.algorithms.linear.integer_costs import (
     unary_rises,
 )
 from inference_lab.algorithms.parts import solve_parts
+from inference_lab.algorithms.payable_costs import payable
 from inference_lab.algorithms.presolve import trivial_outcome
 from inference_lab.algorithms.search.first_labelling import initial_incumbent, n_table_entries
 from inference_lab.contract import Outcome, Run, Solver
@@ -132,6 +133,7 @@ class Toulbar2(Solver):
         with run.paused():
             import pytoulbar2.pytb2 as library
 
+        graph = payable(graph, run)
         outcome = trivial_outcome(graph, run)
         if outcome is not None:
             return outcome

@@ -18,6 +18,7 @@ from inference_lab.algorithms.elimination.interactions import (
 from inference_lab.algorithms.elimination.order import Elimination, elimination_order
 from inference_lab.algorithms.elimination.tree_passes import TreePasses
 from inference_lab.algorithms.label_cost_encoding import run_on_star
+from inference_lab.algorithms.payable_costs import payable
 from inference_lab.algorithms.presolve import n_entries
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray
@@ -103,6 +104,7 @@ class WeightedMiniBuckets(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Bound with small tables first, then with larger ones."""
+        graph = payable(graph, run)
         if graph.n_label_costs:
             return run_on_star(self, graph, run)
         domains = allowed_labels(graph)

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from strategies import Recipe, random_pairs, recipes
 
 import inference_lab as il
+from inference_lab.algorithms.payable_costs import payable
 from inference_lab.algorithms.presolve import contradiction
 from inference_lab.compile_timer import timer
 from inference_lab.contract import (
@@ -251,23 +252,20 @@ def test_bounds_on_log_z_allow_for_rounding():
     for kind, sign in (("upper", 1.0), ("lower", -1.0), ("exact", 0.0)):
         outcome = Outcome(log_partition=0.25, log_partition_kind=kind)
         s = il.solve(graph, Script(lambda g, run, o=outcome: o, True), temperature=1.0)
-        assert s.log_partition == 0.25 + sign * graph.resolution
+        assert s.log_partition == 0.25 + sign * graph.largest_error
 
 
 def test_paid_costs_count_whole_at_any_size():
-    """The method receives less than 1e90; energies and claims are those of the graph."""
+    """A method receives the graph as given; energies are its own, also at 1e90."""
     graph = FactorGraph.potts([[0.0, 1.0], [0.5, 1e90]], [(0, 1)], [0.25])
-    seen = []
 
-    def what(graph, run):
-        seen.append(float(graph.unary_of(1)[1]))
+    def what(received, run):
+        assert received is run.graph is graph
         assert run.offer([0, 1]) == 1e90
-        return Outcome(claimed_energy=float(graph.energy([0, 1])))
+        return Outcome(claimed_energy=float(received.energy([0, 1])))
 
     s = scripted(graph, what)
-    # It still exceeds the total cost of the best labelling.
-    assert float(graph.energy([0, 0])) < seen[0] < 1e5
-    assert s.energy == 1e90 and s.claimed_energy == pytest.approx(1e90)
+    assert s.energy == s.claimed_energy == 1e90
     # Beside a temperature far above the paid costs, only costs without weight are lowered.
     for temperature in (1.0, 1e6):
         s = il.solve(graph, "junction-tree", temperature=temperature)
@@ -622,6 +620,7 @@ def proof_at(graph, labels, gap, residual=0.0, bound_first=False):
     """Return the solution of a run with one labelling and a bound below its energy."""
 
     def what(graph, run):
+        graph = payable(graph, run)
         bound = graph.energy(labels) - gap
         if bound_first:
             run.bound(bound, residual)

@@ -30,9 +30,9 @@ from house import (
     room,
 )
 
-#: The core is read in an afternoon: 5,500 lines of code in 30 modules, with a head-room of 15 %.
+#: The core is read in an afternoon: 5,500 lines of code in 32 modules, with a head-room of 15 %.
 #: It grows only by what every solver needs. Sizes of other rooms are a report, `make house`.
-MOST_CORE_LINES, MOST_CORE_MODULES = 6325, 34
+MOST_CORE_LINES, MOST_CORE_MODULES = 6325, 36
 
 
 def test_every_module_is_in_a_room():

@@ -7,6 +7,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
+from inference_lab.algorithms.payable_costs import payable
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
@@ -182,6 +183,7 @@ class IterativeSolver(Solver, Generic[State]):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Repeat steps until one converges, a labelling is proved, or the budget is spent."""
+        graph = payable(graph, run)
         state = self.start(graph, run)
         if isinstance(state, Outcome):
             return state

@@ -1,4 +1,4 @@
-"""Steps before a method runs: contradictions, trivial graphs, and penalties that are never paid."""
+"""Steps before a method runs: trivial graphs and contradictions."""
 
 from __future__ import annotations
 
@@ -6,24 +6,10 @@ import math
 
 import numpy as np
 
-from inference_lab.contract import OPTIMALITY_TOLERANCE, Outcome, Run, energy_scale
+from inference_lab.contract import Outcome, Run
 from inference_lab.formatting import listed
 from inference_lab.graph.arrays import TABLE, connected
-from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-
-#: The cap, relative to the total cost that a labelling near the minimum can pay. Sums in which
-#: larger costs cancel lose digits: with 2^11, bounds were up to 2^10 times further above the
-#: optimum than `FactorGraph.resolution` allows for.
-_CAP_FACTOR = 2.0
-
-#: Most sweeps of the descent that searches for a labelling without penalties.
-_SWEEPS = 20
-
-#: Costs below this share of the magnitude of the graph count as 0.
-_NEGLIGIBLE_SHARE = 2.0**-550
-
-#: Energy above the minimum, in temperatures, at which the weight of a labelling underflows.
-_NO_WEIGHT = 750.0
+from inference_lab.graph.factor_graph import FactorGraph
 
 
 def trivial_outcome(graph: FactorGraph, run: Run) -> Outcome | None:
@@ -98,48 +84,3 @@ def contradiction(graph: FactorGraph) -> str | None:
     variables = np.flatnonzero(group == lost[0])
     shown = ", ".join(str(int(v)) for v in variables[:5]) + (", ..." if variables.size > 5 else "")
     return f"hard constraints make variables {shown} equal and leave them no label"
-
-
-# ------------------------------------------------------------------ penalties
-
-
-def _tolerated(graph: FactorGraph) -> float:
-    """Return the error that a proof may leave open, from the known bounds on the minimum."""
-    scale = max(energy_scale(graph), graph.sum_of_minima, -graph.unary_energy)
-    return OPTIMALITY_TOLERANCE * scale
-
-
-def _resolution(graph: FactorGraph) -> float:
-    """Return the rounding error of bounds on the minimum."""
-    # The error grows with the penalties that the best known labelling pays. If the penalties of the
-    # cheapest unaries prevent a proof, a descent searches for a labelling that pays none.
-    resolution, tolerated = graph.resolution, _tolerated(graph)
-    if resolution <= tolerated:
-        return resolution
-    from inference_lab.kernels.descent import descend
-
-    labels = unary_minimum(graph)
-    descend(graph, labels, np.arange(labels.size), _SWEEPS)
-    return min(resolution, graph.resolution_at(graph.energy_of(labels)))
-
-
-def capped_graph(graph: FactorGraph, temperature: float) -> tuple[FactorGraph, float]:
-    """Return the graph with costs that are too large to be paid lowered to a cap; the resolution.
-
-    Energies of labellings near the minimum stay the same. Linear time.
-    """
-    # A penalty of 1e90 means "never", but in a sum it cancels all digits of the relevant costs. A
-    # lowered cost still exceeds the total cost of a known labelling; at T > 0 it has no weight in
-    # marginals and partition function. Infinite costs stay. If even the largest costs leave enough
-    # digits for a proof, the graph is unchanged, so that energies keep every bit.
-    resolution = _resolution(graph)
-    largest_error = graph.magnitude * 2.0**-50
-    if largest_error <= min(_tolerated(graph), OPTIMALITY_TOLERANCE * (temperature or math.inf)):
-        return graph, resolution
-    # Total absolute cost of such a labelling, including the least costs of all terms.
-    paid = resolution * 2.0**50
-    if paid < _NEGLIGIBLE_SHARE * graph.magnitude:
-        paid = min(1.0, graph.magnitude)
-    states = graph.log2_states * math.log(2.0)
-    cap = _CAP_FACTOR * paid + temperature * (_NO_WEIGHT + states)
-    return (graph if graph.magnitude <= cap else graph.capped(cap)), resolution

@@ -30,7 +30,7 @@ from inference_lab.graph.arrays import (
     TRUNCATED_QUADRATIC,
 )
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.random_graphs import FAMILIES, LABEL_COSTS, SCALES, random_graph, scaled
+from inference_lab.graph.random_graphs import FAMILIES, SCALES, random_graph, scaled
 from inference_lab.graph.terms import DiagonalTerms, OwnTables, SharedTable, by_shape
 
 NAN, INF = math.nan, math.inf
@@ -862,27 +862,6 @@ def test_a_table_of_pandas_is_taken_as_its_values():
     before = unary.copy()
     FactorGraph.from_factors([2, 2], factors)
     assert (unary == before).all()
-
-
-def test_capped_lowers_each_finite_cost_and_nothing_else():
-    for family in {**FAMILIES, **LABEL_COSTS, **SCALES}:
-        for seed in range(3):
-            graph = random_graph(family, seed)
-            terms = list(graph.factors())
-            finite = np.concatenate([t[np.isfinite(t)] for _, t in terms] or [np.zeros(1)])
-            # Unaries of 0 are not counted as terms.
-            cap = max(1e-9 * float(np.abs(finite).max()), float(np.quantile(finite, 0.7)))
-            assert graph.arrays is not None  # values derived from costs are not copied
-            lowered = graph.capped(cap)
-            for (scope, table), (same, other) in zip(terms, lowered.factors(), strict=True):
-                assert scope == same
-                assert (other == np.where(np.isinf(table), np.inf, np.minimum(table, cap))).all()
-            costs = lowered.label_costs.costs
-            assert (costs == np.minimum(graph.label_costs.costs, cap)).all()
-            fresh = pickle.loads(pickle.dumps(lowered))
-            for name, array in lowered.arrays._asdict().items():
-                assert np.array_equal(array, getattr(fresh.arrays, name)), name
-            assert graph.capped(graph.magnitude) is graph
 
 
 def test_magnitude_is_the_most_that_terms_can_cost():

@@ -18,6 +18,7 @@ from inference_lab.algorithms.cuts import dead_end_elimination
 from inference_lab.algorithms.cuts.partial_optimality import reduce
 from inference_lab.algorithms.dual.clusters import DualClusters
 from inference_lab.algorithms.dual.reparametrisation import start_dual
+from inference_lab.algorithms.payable_costs import capped
 from inference_lab.compile_timer import timer
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import OwnTables
@@ -79,7 +80,7 @@ def test_kernels_are_compiled_for_one_type_of_graph():
         clusters.g,
         renumber(graph.arrays, graph.breadth_first_order),
         soften(graph),
-        graph.capped(0.5).arrays,
+        capped(graph, 0.5).arrays,
         graph.with_unary(rng.normal(size=(6, 3))).arrays,
     ]
     assert {typeof(g) for g in others} == {typeof(graph.arrays)}
