@@ -14,7 +14,7 @@ import click
 import inference_lab
 import inference_lab.cli.options as options
 from inference_lab.cli.checking import check
-from inference_lab.cli.clustering import cluster
+from inference_lab.cli.clustering import assign, cluster
 from inference_lab.cli.common import Group
 from inference_lab.cli.compare_command import compare
 from inference_lab.cli.data_command import data
@@ -49,6 +49,7 @@ for _command in (
     report,
     merge,
     cluster,
+    assign,
     data,
 ):
     main.add_command(_command)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 import inference_lab.cli.options as options
 from inference_lab.cli.common import as_input, print_json, quiet_stdout, reporter
+
+if TYPE_CHECKING:
+    from inference_lab.data.table_features import Encode, Impute, Scale
 
 _DATA = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -37,14 +41,23 @@ def as_number(ctx: click.Context, param: click.Parameter, value: str) -> int | s
 @click.option("--id", "name", metavar="COLUMN", help="Names of rows, as in the pairs.")
 @click.option("--drop", multiple=True, metavar="COLUMN", help="Leave out; may be repeated.")
 @click.option(
+    "--keep",
+    multiple=True,
+    metavar="COLUMN",
+    help="Use a column that is left out by default; may be repeated.",
+)
+@click.option(
     "--impute",
-    type=click.Choice(["median", "mean", "most_frequent"]),
-    help="Replacement of missing numbers (default: they are refused).",
+    type=click.Choice(["median", "mean", "most_frequent", "none"]),
+    default="median",
+    help="Replacement of missing numbers; none: missing values are refused.",
 )
 @click.option(
     "--encode",
-    type=click.Choice(["onehot"]),
-    help="Make a column of each category (default: text is refused).",
+    type=click.Choice(["auto", "onehot", "none"]),
+    default="auto",
+    help="auto: a column of categories weighs as much as a number; onehot: each category does; "
+    "none: categories are refused.",
 )
 @click.option(
     "--scale",
@@ -52,6 +65,7 @@ def as_number(ctx: click.Context, param: click.Parameter, value: str) -> int | s
     default="standard",
     help="standard: columns of mean 0 and variance 1.",
 )
+@click.option("--save", type=options.FILE, help="JSON file for the clusters, for assign.")
 @click.option("--out", type=options.FILE, help="CSV file for the labels (default: print them).")
 @click.option("--report", type=options.FOLDER, help="Folder for a page about the clustering.")
 @click.option(
@@ -73,9 +87,11 @@ def cluster(
     k: int | str,
     name: str | None,
     drop: tuple[str, ...],
-    impute: str | None,
-    encode: str | None,
-    scale: str,
+    keep: tuple[str, ...],
+    impute: Impute,
+    encode: Encode,
+    scale: Scale,
+    save: Path | None,
     out: Path | None,
     report: Path | None,
     certify: float,
@@ -105,6 +121,7 @@ def cluster(
             k,
             id=name,
             drop=drop,
+            keep=keep,
             impute=impute,
             encode=encode,
             scale=scale,
@@ -118,12 +135,14 @@ def cluster(
             write_whole(out, text.encode())
         elif not as_json:
             print_out(text.rstrip("\n"))
+        if save is not None:
+            clusters.save(save)
         if report is not None:
             if certify > 0:
                 report_progress(f"looking for a lower bound of the objective for {certify:g} s")
             clusters.write_page(report, certify)
     if as_json:
-        files = {"labels": out, "report": report}
+        files = {"labels": out, "clusters": save, "report": report}
         print_json(
             {
                 **clusters.summary(),
@@ -135,6 +154,41 @@ def cluster(
     write = click.echo if out is not None else report_progress
     for line in clusters.sentences():
         write(line)
-    for path in (out, None if report is None else report / "index.html"):
+    for path in (out, save, None if report is None else report / "index.html"):
         if path is not None:
             write(str(path))
+
+
+@click.command()
+@click.argument("clusters", metavar="MODEL", type=_DATA)
+@click.argument("data", metavar="DATA", type=_DATA)
+@click.option("--out", type=options.FILE, help="CSV file for the labels (default: print them).")
+@options.as_json
+@options.quiet
+@options.debug
+def assign(clusters: Path, data: Path, out: Path | None, as_json: bool, quiet: bool) -> None:
+    """Assign the rows of a table, DATA, to clusters that were saved.
+
+    MODEL is a file of cluster --save, and DATA a table with the same columns. Pairs have no effect
+    here. Nothing in MODEL is executed.
+    """
+    from inference_lab.clustering.saved_clusters import SavedClusters
+    from inference_lab.data.datasets import DataFormatError
+    from inference_lab.results.atomic_files import write_whole
+
+    report_progress = reporter(quiet)
+    with as_input(DataFormatError), quiet_stdout() as print_out:
+        labels = SavedClusters.read(clusters).assign(
+            data, on_note=lambda sentence: report_progress(f"note: {sentence}")
+        )
+        if out is not None:
+            write_whole(out, labels.to_csv(index=False, lineterminator="\n").encode())
+        elif not as_json:
+            print_out(labels.to_csv(index=False, lineterminator="\n").rstrip("\n"))
+    if as_json:
+        files = {} if out is None else {"labels": str(out)}
+        sizes = labels["cluster"].value_counts().sort_index()
+        print_json({"rows": len(labels), "sizes": sizes.to_dict(), "files": files})
+    elif out is not None:
+        click.echo(f"{len(labels):,} rows assigned")
+        click.echo(str(out))

@@ -32,6 +32,7 @@ from inference_lab.clustering.pair_warnings import (
     PairWeightWarning,
     RepeatedPairsWarning,
 )
+from inference_lab.clustering.saved_clusters import SavedClusters
 from inference_lab.clustering.seeded import ConstrainedKMeans, SeededKMeans
 from inference_lab.clustering.size_bounds import SizeConstrainedKMeans
 from inference_lab.clustering.tvclust import TVClust
@@ -96,6 +97,7 @@ __all__ = [
     "PairWeightWarning",
     "RDPMeans",
     "RepeatedPairsWarning",
+    "SavedClusters",
     "SeededKMeans",
     "SizeConstrainedKMeans",
     "SphericalKMeans",

@@ -100,6 +100,11 @@ def candidates_for(points: FloatArray) -> list[Candidate]:
     unit = np.where(spread > 0.0, 1.0, 0.0)
     if not (np.allclose(points.mean(axis=0), 0.0, atol=1e-3) and np.allclose(spread, unit, 1e-3)):
         return candidates
+    return without_scaling(candidates)
+
+
+def without_scaling(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidates without steps that scale, for features that have their scales."""
     unscaled: dict[str, Candidate] = {}
     for candidate in candidates:
         name = candidate.name.removesuffix(_STANDARDISED)

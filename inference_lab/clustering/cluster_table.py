@@ -12,13 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import inference_lab.clustering.cluster_cv as cluster_cv
 from inference_lab.clustering.certificate import certify
 from inference_lab.clustering.cluster_cv import ConstrainedClusterCV, takes_pairs
-from inference_lab.clustering.fit_inputs import check_word
 from inference_lab.clustering.pair_warnings import pair_faults
+from inference_lab.clustering.quadratic_costs import quadratic_costs
+from inference_lab.clustering.saved_clusters import SavedClusters
 from inference_lab.constraints import Constraints
 from inference_lab.data.datasets import DataFormatError
-from inference_lab.data.tables import IMPUTATIONS, counting_columns, numeric_columns, read_table
+from inference_lab.data.table_features import (
+    CategoryColumn,
+    Encode,
+    Impute,
+    Scale,
+    TableFeatures,
+)
+from inference_lab.data.tables import read_table
 from inference_lab.formatting import counted, listed
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.reporting.chosen_clustering import (
@@ -50,8 +59,10 @@ class ClusterReport:
         Sentences on contradictory and repeated pairs.
     table : pandas.DataFrame
         The rows as they were read, with their names as index.
+    features : TableFeatures
+        The features of the table; ``features.notes_`` tells how they were made.
     points : (n, d) array
-        The numbers that were clustered.
+        The features that were clustered.
     facts : dict of str
         The size of the data, and its columns with their scaling.
     title : str
@@ -71,6 +82,7 @@ class ClusterReport:
     pairs: pd.DataFrame
     faults: list[str]
     table: pd.DataFrame = field(repr=False)
+    features: TableFeatures = field(repr=False)
     points: FloatArray = field(repr=False)
     facts: dict[str, str]
     title: str
@@ -135,6 +147,91 @@ class ClusterReport:
             f"gain over no pairs {with_interval(*search.gain_, '+')}",
             f"{summary['violated_pairs']} of {len(self.pairs)} pairs violated",
         ]
+
+    def clusters(self) -> SavedClusters:
+        """Return the clusters without the rows, for rows that come later.
+
+        Returns
+        -------
+        SavedClusters
+
+        Raises
+        ------
+        TypeError
+            If clusters of the chosen estimator are no quadratic functions of points. All default
+            candidates have such clusters.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> pd.DataFrame({"height": [0.0, 1.0, 8.0, 9.0]}).to_csv("plants.csv", index=False)
+        >>> cluster_table("plants.csv", k=2).clusters().candidate
+        'k-means without pairs'
+        """
+        name = self.labels.columns[0]
+        return SavedClusters(
+            self.features,
+            quadratic_costs(self.search.best_estimator_),
+            None if self.table.index.name is None else str(name),
+            str(self.search.best_params_["candidate"]),
+        )
+
+    def assign(
+        self,
+        rows: str | os.PathLike[str] | pd.DataFrame,
+        on_note: Callable[[str], None] | None = None,
+    ) -> pd.DataFrame:
+        """Return the cluster of each row of another table; see `SavedClusters.assign`.
+
+        Parameters
+        ----------
+        rows : path or pandas.DataFrame
+        on_note : callable, optional
+            Called with a sentence on each value that the features do not know.
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Raises
+        ------
+        DataFormatError
+            If the table cannot be used, such as one that lacks a column.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> pd.DataFrame({"height": [0.0, 1.0, 8.0, 9.0]}).to_csv("plants.csv", index=False)
+        >>> near, far = cluster_table("plants.csv", k=2).assign("plants.csv")["cluster"][[0, 3]]
+        >>> bool(near != far)
+        True
+        """
+        return self.clusters().assign(rows, on_note)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the clusters as JSON, for `SavedClusters.read` and ``inference-lab assign``.
+
+        Parameters
+        ----------
+        path : path
+
+        Returns
+        -------
+        Path
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> pd.DataFrame({"height": [0.0, 1.0, 8.0, 9.0]}).to_csv("plants.csv", index=False)
+        >>> cluster_table("plants.csv", k=2).save("plants.json").name
+        'plants.json'
+        """
+        return self.clusters().write(path)
 
     def document(self, certify: float = 10.0) -> Document:
         """Return the page about the clusters.
@@ -204,9 +301,10 @@ def cluster_table(
     *,
     id: str | None = None,
     drop: Sequence[str] = (),
-    impute: str | None = None,
-    encode: str | None = None,
-    scale: str = "standard",
+    keep: Sequence[str] = (),
+    impute: Impute = "median",
+    encode: Encode = "auto",
+    scale: Scale = "standard",
     n_jobs: int | None = None,
     verbose: int = 0,
     random_state: int = 0,
@@ -231,12 +329,15 @@ def cluster_table(
         Column with the names of the rows, as in the pairs. By default rows have numbers from 0.
     drop : sequence of str
         Columns that are left out.
-    impute : {"median", "mean", "most_frequent"}, optional
-        Replacement of missing numbers, which are refused by default.
-    encode : {"onehot"}, optional
-        Make a column of each category; text is refused by default.
+    keep : sequence of str
+        Columns that are used although they look like identifiers, or hardly vary.
+    impute : {"median", "mean", "most_frequent", "none"}
+        Replacement of missing numbers; "none" refuses missing values.
+    encode : {"auto", "onehot", "none"}
+        "auto" gives a column of categories the weight of a number, "onehot" each category; "none"
+        refuses categories.
     scale : {"standard", "none"}
-        "standard" gives columns mean 0 and variance 1.
+        "standard" gives columns mean 0 and variance 1. See `TableFeatures` for these four.
     n_jobs : int or None
         Processes that share the fits; None is 1.
     verbose : int
@@ -265,22 +366,13 @@ def cluster_table(
     >>> report.labels["plant"].tolist(), report.labels["cluster"].nunique()
     (['a', 'b', 'c', 'd'], 2)
     """
-    from sklearn.preprocessing import StandardScaler
-
-    check_word("scale", scale, ("standard", "none"))
-    if impute is not None:
-        check_word("impute", impute, IMPUTATIONS)
-    if encode is not None:
-        check_word("encode", encode, ("onehot",))
     note = on_note or (lambda sentence: None)
 
     table = read_table(data, id, drop)
-    for name in counting_columns(table):
-        note(
-            f"note: {name!r} counts the rows; name rows by --id {name}, or leave it out with "
-            f"--drop {name}"
-        )
-    numbers = numeric_columns(table, impute, encode)
+    features = TableFeatures(impute=impute, encode=encode, scale=scale, keep=keep).fit(table)
+    points, _ = features.points_of(table)
+    for sentence in features.notes_:
+        note(f"note: {sentence}")
     names = [str(name) for name in table.index]
     constraints = Constraints([], [], n_points=len(table))
     if pairs is not None:
@@ -295,12 +387,15 @@ def cluster_table(
     if isinstance(k, int) and k > len(table):
         raise DataFormatError(f"--k {k}: {data} holds {len(table)} points")
 
-    points = numbers.to_numpy(dtype=float)
-    if scale == "standard":
-        points = StandardScaler().fit_transform(points)
-    facts = _facts(numbers, scale)
+    facts = _facts(features, len(table))
     note(f"{facts['Data']} {facts['Columns']}")
-    search = ConstrainedClusterCV(k, n_jobs=n_jobs, verbose=verbose, random_state=random_state)
+    candidates = None
+    if scale == "standard":
+        unscaled = cluster_cv.without_scaling(cluster_cv.default_candidates())
+        candidates = [(candidate.name, candidate.estimator) for candidate in unscaled]
+    search = ConstrainedClusterCV(
+        k, candidates=candidates, n_jobs=n_jobs, verbose=verbose, random_state=random_state
+    )
     with warnings.catch_warnings():
         # The notes have reported these.
         for category in faults:
@@ -312,20 +407,29 @@ def cluster_table(
         _with_violated(constraints, search.labels_, names),
         list(faults.values()),
         table,
+        features,
         points,
         facts,
         f"Clusters of {Path(data).name}",
     )
 
 
-def _facts(table: pd.DataFrame, scale: str) -> dict[str, str]:
-    """Return the size of the data, and the columns with their scaling, in words."""
+def _facts(features: TableFeatures, n_points: int) -> dict[str, str]:
+    """Return the size of the data, the columns with their scaling, and notes, in words."""
     how = "as they are"
-    if scale == "standard":
-        how = "standardised to mean 0 and variance 1; --scale none leaves them as they are"
-    size = f"{counted(len(table), 'point')}, {counted(table.shape[1], 'column')}."
-    names = listed([str(name) for name in table.columns], most=10)
-    return {"Data": size, "Columns": f"{names}: {how}."}
+    if features.scale == "standard":
+        categories = any(isinstance(column, CategoryColumn) for column in features.columns_)
+        whole = ", a column of categories as a whole"
+        whole = whole if categories and features.encode == "auto" else ""
+        how = f"standardised to mean 0 and variance 1{whole}; --scale none leaves them as they are"
+    names = [column.name for column in features.columns_]
+    facts = {
+        "Data": f"{counted(n_points, 'point')}, {counted(len(names), 'column')}.",
+        "Columns": f"{listed(names, most=10)}: {how}.",
+    }
+    if features.notes_:
+        facts["Preparation"] = ". ".join(features.notes_) + "."
+    return facts
 
 
 def _labels(table: pd.DataFrame, id: str | None, labels: IntArray) -> pd.DataFrame:

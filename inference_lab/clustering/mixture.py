@@ -21,6 +21,7 @@ from inference_lab.clustering.pair_odds import log_odds_weights
 from inference_lab.clustering.pair_warnings import watch_hard
 from inference_lab.clustering.paired_start import paired_kmeans
 from inference_lab.clustering.prediction import CostPredictor, PairScore
+from inference_lab.clustering.quadratic_costs import QuadraticCosts
 from inference_lab.clustering.starts import SharedSettings, best_of, generator_of
 from inference_lab.clustering.supervision import FitArguments, Supervision, refuse_pairs
 from inference_lab.clustering.violations import violations
@@ -85,10 +86,13 @@ class GaussianComponents(Model):
 
     def _whitened(self, points: FloatArray, h: int) -> tuple[FloatArray, float]:
         """Return points whitened by a component, and the ``log det`` of its covariance."""
-        gaps = points - self.means[h]
+        return self.whiten(points - self.means[h], h)
+
+    def whiten(self, gaps: FloatArray, h: int) -> tuple[FloatArray, float]:
+        """Return gaps to a mean in the units of its covariance, and the ``log det`` of this."""
         covariance = self.covariances if self.covariance == "tied" else self.covariances[h]
         if covariance.ndim < 2:
-            variance = np.broadcast_to(covariance, points.shape[1:])
+            variance = np.broadcast_to(covariance, gaps.shape[1:])
             if not (variance > 0).all():
                 raise ValueError(self._collapsed(h))
             return gaps / np.sqrt(variance), float(np.log(variance).sum())
@@ -227,6 +231,16 @@ class _DensityPredictor(CostPredictor):
             log_weights = np.log(self.weights_)
         costs = -self._components.log_densities(self._format.centred(points)) - log_weights
         return np.asarray(costs, dtype=np.float64)
+
+    def _quadratic_costs(self) -> QuadraticCosts:
+        """Return the parameters of `predict`."""
+        model = self._components
+        k, d = model.means.shape
+        factors, log_dets = zip(*(model.whiten(np.eye(d), h) for h in range(k)), strict=True)
+        with np.errstate(divide="ignore"):
+            offsets = 0.5 * (np.array(log_dets) + d * _LOG_2PI) - np.log(self.weights_)
+        centres = self._format.moved_back(model.means)
+        return QuadraticCosts(centres, np.sqrt(0.5) * np.stack(factors), offsets)
 
     def transform(self, X: Any) -> FloatArray:
         """Return ``-log(weight_h N(x | mu_h, Sigma_h))`` of each point and component."""

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from inference_lab.clustering.em import HalfStep, Result
 from inference_lab.clustering.fit_inputs import FitInputs, PointFormat, takes
 from inference_lab.clustering.large_data import batches
+from inference_lab.clustering.quadratic_costs import QuadraticCosts, metric_costs
 from inference_lab.clustering.supervision import (
     PAIR_ARGUMENTS,
     FitArguments,
@@ -242,6 +243,15 @@ class CentroidPredictor(CostPredictor):
     def _costs(self, points: Points) -> FloatArray:
         centred = self._format.centred(points)
         return self.metric_.distances(centred, self._centred_centroids())
+
+    def _quadratic_costs(self) -> QuadraticCosts:
+        """Return the parameters of `predict`; refuse distortions that are not quadratic."""
+        squared = self.metric_.squared
+        if squared is None:
+            raise TypeError(
+                f"{type(self).__name__} with {type(self.metric_).__name__} has no quadratic costs"
+            )
+        return metric_costs(np.asarray(self.cluster_centers_, dtype=np.float64), squared.metric)
 
     def transform(self, X: Any) -> FloatArray:
         """Return the distance of each point to each centroid, under the metric learnt.

@@ -28,6 +28,7 @@ from inference_lab.clustering.hmrf import clamped
 from inference_lab.clustering.pair_odds import log_odds
 from inference_lab.clustering.paired_start import paired_kmeans
 from inference_lab.clustering.prediction import CostPredictor, PairScore
+from inference_lab.clustering.quadratic_costs import QuadraticCosts
 from inference_lab.clustering.starts import (
     AT_LEAST_ONE,
     SharedSettings,
@@ -424,6 +425,19 @@ class TVClust(SharedSettings, PairScore, CostPredictor):
 
     def _costs(self, points: Points) -> FloatArray:
         return -self._best.logits(self._as_modelled(points))
+
+    def _quadratic_costs(self) -> QuadraticCosts:
+        """Return the parameters of `predict`."""
+        components = self._best.components
+        d = components.means.shape[1]
+        factors = (
+            components.whitening().transpose(0, 2, 1)
+            * np.sqrt(0.5 * components.nu)[:, np.newaxis, np.newaxis]
+        )
+        offsets = -self._best.log_weights() - 0.5 * (
+            components.expected_log_det() - d * math.log(2.0 * math.pi) - d / components.beta
+        )
+        return QuadraticCosts(components.means, factors, offsets).before(self._shift, self._scale)
 
 
 def shift_and_scale(points: FloatArray, sample_weight: FloatArray) -> tuple[FloatArray, FloatArray]:
