@@ -246,7 +246,7 @@ class TableFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # s
             work.refused.append(name)
         else:
             category = self._category(name, values, work)
-            if len(category.categories) > 1 or name in self.keep:
+            if len(category.categories) > 1 or len(values) < ENOUGH_ROWS:
                 self.columns_.append(category)
             else:
                 self.left_out_[name] = "has rare texts only"
@@ -273,23 +273,23 @@ class TableFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # s
 
     def _category(self, name: str, words: pd.Series[Any], work: _Work) -> CategoryColumn:
         """Learn the features of a column of categories."""
-        n_missing = int(words.isna().sum())
-        if n_missing and self.impute != "none":
-            work.absent[name] = n_missing
+        auto = self.encode == "auto"
+        missing = int(words.isna().sum())
+        if missing:
+            work.absent[name] = missing
         counts = words.fillna(_ABSENT).value_counts()
         # One row is no group, in a table of any size.
-        rare = (
-            counts[counts < max(2.0, _RARE * len(words))] if self.encode == "auto" else counts[:0]
-        )
-        pooled = rare.index if len(rare) > 1 and len(words) >= ENOUGH_ROWS else rare.index[:0]
-        if len(pooled):
-            work.pooled[name] = (len(rare), int(rare.sum()))
-            counts = counts.drop(pooled)
-            counts[_OTHER] = counts.get(_OTHER, 0) + rare.sum()
+        few = counts.index[counts < max(2.0, _RARE * len(words))]
+        rare = list(few) if auto and len(few) > 1 and len(words) >= ENOUGH_ROWS else []
+        if rare:
+            n_rare = int(counts[rare].sum())
+            work.pooled[name] = (len(rare), n_rare)
+            counts = counts.drop(rare)
+            counts[_OTHER] = counts.get(_OTHER, 0) + n_rare
         counts = counts.sort_index()
         shares = counts.to_numpy(dtype=float) / len(words)
         centres = shares
-        binary = self.encode == "auto" and len(counts) == 2
+        binary = auto and len(counts) == 2
         if self.scale == "none":
             centres, scales = np.zeros_like(shares), np.ones_like(shares)
         elif binary or self.encode == "onehot":
@@ -302,7 +302,7 @@ class TableFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # s
             [str(category) for category in counts.index],
             centres.tolist(),
             np.where(scales > 0.0, scales, 1.0).tolist(),
-            rare=[str(category) for category in pooled],
+            rare=rare,
             binary=binary,
             refuse_missing=self.impute == "none",
         )
@@ -640,7 +640,7 @@ def _number_features(column: NumberColumn, values: pd.Series[Any]) -> tuple[Floa
     missing, lines = np.isnan(numbers), []
     if missing.any():
         if column.fill is None:
-            raise DataFormatError(_missing(values.to_frame(column.name)))
+            _refuse_missing(values.to_frame(column.name), [column])
         lost = _unreadable(values, numbers)
         if len(lost):
             lines = [
@@ -656,8 +656,8 @@ def _category_features(
 ) -> tuple[FloatArray, list[str]]:
     """Return the features of a column, and a sentence on unknown categories."""
     words = words_of(values)
-    if column.refuse_missing and words.isna().any():
-        raise DataFormatError(_missing(values.to_frame(column.name)))
+    if column.refuse_missing:
+        _refuse_missing(values.to_frame(column.name), [column])
     code = {category: at for at, category in enumerate(column.categories)}
     other = code.get(_OTHER, -1)
     known = words.fillna(_ABSENT).map(lambda word: code.get(word, other)).to_numpy(dtype=int)
@@ -672,10 +672,11 @@ def _category_features(
             f"{column.name!r}: unknown categories {how}, in {counted(len(unknown), 'row')}: "
             + listed([repr(word) for word in unknown.unique()])
         )
-    if _ABSENT not in code and other < 0 and words.isna().any():
+    n_missing = int(words.isna().sum())
+    if n_missing and _ABSENT not in code and other < 0:
         lines.append(
-            f"{column.name!r}: {counted(int(words.isna().sum()), 'missing value')} neutral, "
-            "because none was missing in the fit"
+            f"{column.name!r}: {counted(n_missing, 'missing value')} "
+            f"{'is' if n_missing == 1 else 'are'} neutral, because none was missing in the fit"
         )
     return features[:, 1:] if column.binary else features, lines
 
@@ -700,9 +701,13 @@ def _no_numbers(frame: Any) -> str:
 
 
 def _refuse_missing(frame: pd.DataFrame, columns: Sequence[Column]) -> None:
-    missing = [c.name for c in columns if _is_missing(frame[c.name], c).any()]
-    if missing:
-        raise DataFormatError(_missing(frame[missing]))
+    """Refuse missing values and values that cannot be read, and name the remedies."""
+    import pandas as pd
+
+    mask = pd.DataFrame({c.name: _is_missing(frame[c.name], c) for c in columns}, frame.index)
+    mask = mask.loc[:, mask.any()]
+    if not mask.empty:
+        raise DataFormatError(_missing(mask))
 
 
 def _is_missing(values: pd.Series[Any], column: Column) -> Any:
@@ -711,12 +716,12 @@ def _is_missing(values: pd.Series[Any], column: Column) -> Any:
     return np.isnan(read_numbers(values, column.reading))
 
 
-def _missing(frame: Any) -> str:
+def _missing(mask: pd.DataFrame) -> str:
     """Return the message on missing values, with the remedies."""
-    count = int(frame.isna().to_numpy().sum())
-    first = frame.columns[0]
-    rows = listed([str(row) for row in frame.index[frame.isna().any(axis=1)]])
+    count = int(mask.to_numpy().sum())
+    first = mask.columns[0]
+    rows = listed([str(row) for row in mask.index[mask.any(axis=1)]])
     return (
-        f"{counted(count, 'value')} missing in {_quoted(frame)} (in rows {rows}): replace "
+        f"{counted(count, 'value')} missing in {_quoted(mask)} (in rows {rows}): replace "
         f"them with --impute median, leave a column out with --drop {first}, or remove the rows"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -131,35 +132,61 @@ def test_missing_values_and_categories_are_refused_or_treated(work: Path) -> Non
     frame["good"] = CLASSES == 1
     frame.to_csv("messy.csv", index=False)
     base = "messy.csv --k 3 --json --quiet"
-    named = pd.read_csv("wine.csv").assign(bottle=[f"bottle {row}" for row in NAMES])
-    named[["bottle", "a"]].to_csv("named.csv", index=False)
     refused(
-        call("named.csv --k 3"),
-        "'bottle' holds values that are not numbers, such as 'bottle 000' in row 0",
-        "--encode onehot, or leave it out with --drop bottle; --id bottle takes it as the names",
-    )
-    refused(
-        call(f"{base} --id bottle"),
+        call(f"{base} --id bottle --encode none"),
         "'colour' holds values that are not numbers, such as 'red' in row 000",
+        "--encode auto, or leave it out with --drop colour",
     )
     refused(
-        call(f"{base} --id bottle --drop colour"),
+        call(f"{base} --id bottle --drop colour --impute none"),
         "2 values missing in 'b' (in rows 003, 007): replace them with --impute median",
     )
-    asked = f"{base} --id bottle --impute median --encode onehot"
-    treated = call(f"{asked} --report page --certify 0")
+    treated = call("messy.csv --k 3 --id bottle --report page --certify 0")
     assert treated.exit_code == 0, treated.output
-    page = (work / "page" / "README.md").read_text(encoding="utf-8")
-    # Two categories, one of which means a missing value, and 13 numbers with a Boolean.
-    assert "178 points, 16 columns" in page
-
-
-def test_column_that_counts_the_rows_is_noted() -> None:
-    message = (
-        "note: 'bottle' counts the rows; name rows by --id bottle, or leave it out with --drop"
+    assert (
+        "note: 2 missing values replaced by the median of the column: 'b' (2); --impute none"
+        in treated.stderr
     )
-    assert message in call("wine.csv --k 3").stderr
-    assert "counts the rows" not in call("wine.csv --k 3 --id bottle").stderr
+    assert "note: missing values are a category of their own: 'colour' (119)" in treated.stderr
+    page = (work / "page" / "README.md").read_text(encoding="utf-8")
+    assert "178 points, 15 columns" in page and "2 missing values replaced" in page
+
+
+def test_identifiers_are_left_out_unless_kept() -> None:
+    message = "note: left out: 'bottle' (counts the rows); --keep COLUMN uses one all the same"
+    without = call("wine.csv --k 3")
+    assert message in without.stderr and "178 points, 13 columns" in without.stderr
+    kept = call("wine.csv --k 3 --keep bottle")
+    assert "left out" not in kept.stderr and "178 points, 14 columns" in kept.stderr
+    assert "left out" not in call("wine.csv --k 3 --id bottle").stderr
+
+
+def test_later_rows_are_assigned(work: Path, first_candidates: None) -> None:
+    result = call(
+        "wine.csv --pairs pairs.csv --k 3 --id bottle --out l.csv --save model.json --json"
+    )
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["files"] == {"labels": "l.csv", "clusters": "model.json"}
+    frame = pd.read_csv("wine.csv", dtype={"bottle": str})
+    frame.iloc[::-1].assign(more="x").to_csv("later.csv", index=False)
+    run = CliRunner().invoke
+    printed = run(main, ["assign", "model.json", "later.csv"])
+    assert printed.exit_code == 0, printed.output
+    labels = pd.read_csv("l.csv", dtype={"bottle": str}).set_index("bottle")["cluster"]
+    later = pd.read_csv(io.StringIO(printed.stdout), dtype={"bottle": str})
+    assert later["bottle"].tolist() == NAMES[::-1]
+    # Pairs have no effect on later rows.
+    assert (later["cluster"].to_numpy() == labels[later["bottle"]].to_numpy()).mean() > 0.95
+    written = run(main, ["assign", "model.json", "later.csv", "--out", "new.csv"])
+    assert written.stdout.splitlines() == ["178 rows assigned", "new.csv"]
+    assert Path("new.csv").read_text() == printed.stdout
+    document = json.loads(run(main, ["assign", "model.json", "later.csv", "--json"]).stdout)
+    assert document["rows"] == 178 and sum(document["sizes"].values()) == 178
+    frame.drop(columns=["a", "c"]).to_csv("fewer.csv", index=False)
+    refused(run(main, ["assign", "model.json", "fewer.csv"]), "lacks columns of the fit: 'a', 'c'")
+    refused(run(main, ["assign", "model.json", "l.csv"]), "lacks columns of the fit")
+    refused(run(main, ["assign", "l.csv", "later.csv"]), "l.csv holds no clusters")
+    refused(run(main, ["assign", "pairs.txt", "later.csv"]), "does not exist")
 
 
 @pytest.mark.parametrize(
@@ -170,6 +197,9 @@ def test_column_that_counts_the_rows_is_noted() -> None:
         ("wine.csv --k 200 --id bottle", "--k 200: wine.csv holds 178 points"),
         ("wine.csv --k 3 --id botle", "no column 'botle'; did you mean 'bottle'?"),
         ("wine.csv --k 3 --id bottle --drop z", "no column 'z'"),
+        ("wine.csv --k 3 --id bottle --keep z", "no column 'z'"),
+        ("wine.csv --k 3 --impute zero", "is not one of 'median', 'mean', 'most_frequent', 'none'"),
+        ("numbered.csv --k 2", "no column can be used: 'n' (counts the rows); --keep COLUMN"),
         ("pairs.txt --k 3", "does not exist"),
         ("notes.txt --k 3", "allowed are .csv and .parquet"),
         ("empty.csv --k 3", "cannot read empty.csv"),
@@ -189,6 +219,7 @@ def test_unusable_arguments_are_refused(work: Path, text: str, message: str) -> 
         ("twice.csv", "n,x\n1,2\n1,3\n"),
         ("only.csv", "n\n1\n"),
         ("inf.csv", "x\n1\ninf\n"),
+        ("numbered.csv", "n\n" + "\n".join(map(str, range(30))) + "\n"),
     ):
         (work / name).write_text(content)
     refused(call(text), message)

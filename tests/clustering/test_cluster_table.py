@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from sklearn.datasets import load_wine
+from sklearn.metrics import adjusted_rand_score
 
 from inference_lab.cli import main
 from inference_lab.clustering import cluster_cv, cluster_table
@@ -67,3 +68,43 @@ def test_arguments_are_checked() -> None:
     Path("page", "index.html").write_text("mine", encoding="utf-8")
     with pytest.raises(FileExistsError):
         cluster_table("wine.csv", k=3, id="bottle").write_page("page", certify=0)
+
+
+def test_the_features_reach_the_estimators_as_they_are() -> None:
+    """No candidate scales the features of categories again."""
+    frame = pd.read_csv("wine.csv", dtype={"bottle": str})
+    frame["colour"] = np.array(["red", "white", "pink"])[CLASSES]
+    frame.loc[4, "a"] = np.nan
+    frame.to_csv("mixed.csv", index=False)
+    notes: list[str] = []
+    report = cluster_table("mixed.csv", "pairs.csv", 3, id="bottle", on_note=notes.append)
+    assert any("1 missing value replaced by the median" in note for note in notes)
+    assert report.points.shape == (178, 16)
+    assert report.points[:, 13:].var(axis=0).sum() == pytest.approx(1.0)
+    candidates = report.search.cv_results_["candidate"]
+    assert not candidates.str.contains("standardised").any()
+    assert "replaced by the median" in report.facts["Preparation"]
+    assert "a column of categories as a whole" in report.facts["Columns"]
+    raw = cluster_table("mixed.csv", "pairs.csv", 3, id="bottle", scale="none", encode="onehot")
+    assert "as they are" in raw.facts["Columns"]
+    assert raw.points[0, 0] == WINE[0, 0]
+
+
+def test_sane_columns_find_the_segments_that_numbers_define() -> None:
+    """Two text columns without information do not outweigh five numbers."""
+    rng = np.random.default_rng(2)
+    segment = rng.integers(4, size=800)
+    numbers = rng.normal(size=(4, 5))[segment] * 3.0 + rng.normal(size=(800, 5))
+    frame = pd.DataFrame(numbers, columns=list("abcde"))
+    for name, categories in (("city", 9), ("channel", 7)):
+        frame[name] = rng.choice([f"{name} {at}" for at in range(categories)], 800)
+    frame["customer_id"] = rng.permutation(10**5)[:800]
+    frame["since"] = pd.date_range("2020-01-01", periods=800).strftime("%d.%m.%Y")
+    frame.to_csv("customers.csv", index=False)
+    agreement = {
+        encode: adjusted_rand_score(
+            segment, cluster_table("customers.csv", k=4, encode=encode).labels["cluster"]
+        )
+        for encode in ("auto", "onehot")
+    }
+    assert agreement["auto"] > 0.95 and agreement["onehot"] < 0.7
