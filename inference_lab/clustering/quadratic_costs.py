@@ -59,7 +59,7 @@ class QuadraticCosts:
 
     def labels(self, points: FloatArray) -> IntArray:
         """Return the cheapest cluster of each point, shape (n,)."""
-        return self.of(points).argmin(axis=1).astype(np.int64, copy=False)
+        return np.asarray(self.of(points).argmin(axis=1), dtype=np.int64)
 
     def before(self, shift: FloatArray, scale: FloatArray) -> QuadraticCosts:
         """Return the same costs as functions of points that are not yet shifted and scaled."""

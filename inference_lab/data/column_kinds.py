@@ -210,9 +210,7 @@ def _days(dates: Any) -> FloatArray:
     return np.asarray(since.dt.total_seconds() / 86400.0, dtype=np.float64)
 
 
-def reason_to_leave_out(
-    name: str, column: pd.Series[Any], reading: Reading, values: Any
-) -> str | None:
+def reason_to_leave_out(name: str, reading: Reading, values: Any) -> str | None:
     """Return why a column says nothing about groups of rows, or None.
 
     `values` are its numbers, or its words.

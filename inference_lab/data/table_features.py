@@ -218,7 +218,7 @@ class TableFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # s
         self.columns_: list[Column] = []
         self.left_out_: dict[str, str] = {}
         work = _Work()
-        for name in frame:
+        for name in map(str, frame.columns):
             if name not in self.drop:
                 self._add(name, frame[name], work)
         if work.refused:
@@ -236,20 +236,30 @@ class TableFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # s
     def _add(self, name: str, column: pd.Series[Any], work: _Work) -> None:
         """Learn the features of a column, or why it has none."""
         reading = reading_of(column)
-        values = words_of(column) if reading == "words" else read_numbers(column, reading)
-        reason = reason_to_leave_out(name, column, reading, values)
-        if reason is not None and (name not in self.keep or reason == EMPTY):
-            self.left_out_[name] = reason
-        elif reading != "words":
-            self.columns_.append(self._number(name, column, reading, values, work))
-        elif self.encode == "none":
+        if reading != "words":
+            numbers = read_numbers(column, reading)
+            if not self._left_out(name, reading, numbers):
+                self.columns_.append(self._number(name, column, reading, numbers, work))
+            return
+        words = words_of(column)
+        if self._left_out(name, reading, words):
+            return
+        if self.encode == "none":
             work.refused.append(name)
+            return
+        category = self._category(name, words, work)
+        if len(category.categories) > 1 or len(words) < ENOUGH_ROWS:
+            self.columns_.append(category)
         else:
-            category = self._category(name, values, work)
-            if len(category.categories) > 1 or len(values) < ENOUGH_ROWS:
-                self.columns_.append(category)
-            else:
-                self.left_out_[name] = "has rare texts only"
+            self.left_out_[name] = "has rare texts only"
+
+    def _left_out(self, name: str, reading: Reading, values: Any) -> bool:
+        """Whether a column is left out, with the reason."""
+        reason = reason_to_leave_out(name, reading, values)
+        if reason is None or (name in self.keep and reason != EMPTY):
+            return False
+        self.left_out_[name] = reason
+        return True
 
     def _number(
         self, name: str, column: pd.Series[Any], reading: Reading, values: FloatArray, work: _Work
@@ -378,8 +388,10 @@ class TableFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # s
             raise DataFormatError(f"the table lacks columns of the fit: {listed(absent)}")
         blocks, sentences = [], []
         for column in self.columns_:
-            features = _number_features if isinstance(column, NumberColumn) else _category_features
-            block, lines = features(column, frame[column.name])
+            if isinstance(column, NumberColumn):
+                block, lines = _number_features(column, frame[column.name])
+            else:
+                block, lines = _category_features(column, frame[column.name])
             blocks.append(block)
             sentences += lines
         return np.concatenate(blocks, axis=1), sentences
@@ -634,13 +646,15 @@ def _mean_and_deviation(values: FloatArray) -> tuple[float, float]:
 
 def _number_features(column: NumberColumn, values: pd.Series[Any]) -> tuple[FloatArray, list[str]]:
     """Return the feature of a column, and sentences on values that cannot be used."""
+    import pandas as pd
+
     numbers = read_numbers(values, column.reading)
     if np.isinf(numbers).any():
         raise DataFormatError(f"column {column.name!r} holds an infinite value")
     missing, lines = np.isnan(numbers), []
     if missing.any():
         if column.fill is None:
-            _refuse_missing(values.to_frame(column.name), [column])
+            raise DataFormatError(_missing(pd.DataFrame({column.name: missing}, values.index)))
         lost = _unreadable(values, numbers)
         if len(lost):
             lines = [

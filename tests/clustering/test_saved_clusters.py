@@ -181,7 +181,14 @@ def test_texts_that_are_no_clusters_are_refused(
     columns = entries["features"]["columns"]
     text = json.dumps(entries)
     for broken in (
-        *("", "[]", "{}", "null", "hello", "[" * 100_000, text[:-1], text.replace("0.5", "NaN")),
+        "",
+        "[]",
+        "{}",
+        "null",
+        "hello",
+        "[" * 100_000,
+        text[:-1],
+        text.replace("0.5", "NaN"),
         text.replace("[0.0, 1.0, 2.0", "[1e999, 1.0, 2.0"),
         text.replace('"height"', '"leaf"'),
         json.dumps(entries | {"features": entries["features"] | {"columns": columns[:1]}}),

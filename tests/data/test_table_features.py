@@ -49,9 +49,8 @@ def test_kinds_are_recognised_and_useless_columns_are_named() -> None:
         "country": "has one value in 99.5 % of the rows",
         "note": "is empty",
     }
-    assert [column.name for column in features.columns_] == [
-        *("age", "city", "sex", "joined", "price", "paid")
-    ]
+    names = [column.name for column in features.columns_]
+    assert names == ["age", "city", "sex", "joined", "price", "paid"]
     notes = "\n".join(features.notes_)
     assert "read as dates with the day first, in days: 'joined'" in notes
     assert "text read as numbers: 'price'" in notes
