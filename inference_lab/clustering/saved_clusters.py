@@ -219,10 +219,11 @@ class SavedClusters:
         --------
         >>> from pathlib import Path
         >>> _ = Path("other.json").write_text("{}")
-        >>> SavedClusters.read("other.json")
-        Traceback (most recent call last):
-        ...
-        inference_lab.data.datasets.DataFormatError: other.json holds no clusters: ...
+        >>> try:
+        ...     SavedClusters.read("other.json")
+        ... except DataFormatError as problem:
+        ...     print(problem)
+        other.json holds no clusters: its format is '', not 'inference-lab clusters'
         """
         data = Path(path).read_bytes()
         try:

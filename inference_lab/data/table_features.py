@@ -481,14 +481,15 @@ class TableFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # s
 
         Examples
         --------
-        >>> TableFeatures.from_json("{}")
-        Traceback (most recent call last):
-        ...
-        inference_lab.data.datasets.DataFormatError: no features of a table: Object missing ...
+        >>> try:
+        ...     TableFeatures.from_json("{}")
+        ... except DataFormatError as problem:
+        ...     print(problem)
+        no features of a table: Object missing required field `names`
         """
         try:
             return cls.from_stored(msgspec.json.decode(text, type=StoredFeatures))
-        except msgspec.MsgspecError as problem:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
             raise DataFormatError(f"no features of a table: {problem}") from None
 
     @classmethod

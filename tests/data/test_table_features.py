@@ -315,10 +315,9 @@ def test_damaged_json_is_refused() -> None:
     text = TableFeatures().fit(mixed()).to_json()
     stored = json.loads(text)
     stored["columns"][0]["scale"] = 0.0
-    for broken in (text[:-1], "[]", "{}", json.dumps(stored), text.replace("words", "number")):
-        if broken != text:
-            with pytest.raises(DataFormatError, match="no features of a table"):
-                TableFeatures.from_json(broken)
+    for broken in (text[:-1], "[]", "{}", json.dumps(stored), "[" * 100_000, b"\xff"):
+        with pytest.raises(DataFormatError, match="no features of a table"):
+            TableFeatures.from_json(broken)
     stored = json.loads(text)
     stored["columns"][1]["centres"].pop()
     with pytest.raises(DataFormatError, match="'city' has 4 categories"):
