@@ -270,6 +270,24 @@ def test_a_name_that_is_gone_is_found() -> None:
     assert names_in(text) == {"solving.solve", "contract.Run.offer", "graph.gone"}
 
 
+def consequence(record: str) -> str:
+    """Return the last paragraph of a record of a decision, on one line."""
+    return " ".join(record.strip().rpartition("\n\n")[2].split())
+
+
+def test_decisions_end_with_the_consequence_for_users() -> None:
+    """The last paragraph of each record is one sentence that begins with "Users"."""
+    form = re.compile(r"Users (?:[^.]|\.(?=\S))+\.")
+    ends = {
+        path.name: consequence(path.read_text(encoding="utf-8"))
+        for path in (ROOT / "docs/decisions").glob("[0-9]*.md")
+    }
+    assert {name: end for name, end in ends.items() if not form.fullmatch(end)} == {}
+    assert form.fullmatch(consequence("Costs.\n\nUsers wait 0.5 s\nlonger.\n"))
+    for other in ("Costs are the same.", "Users wait. Others do not.", "Users wait"):
+        assert not form.fullmatch(consequence(f"Costs.\n\n{other}\n")), other
+
+
 def test_newcomers_read_how_to_reach_the_command() -> None:
     """The first mention of `make demo`, and the end, explain how the command gets on the PATH."""
     demo = ["make", "--dry-run", "demo", f"PYTHON={sys.executable}"]
