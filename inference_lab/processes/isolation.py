@@ -456,7 +456,8 @@ def _listen(reading: int, token: bytes, child: int, watch: _Watch) -> bytes | No
                 for process in descendants(child):
                     with suppress(psutil.Error):
                         process.terminate()
-                asked, watch.due = True, time.monotonic() + _GRACE
+                asked = True
+                watch.due = time.monotonic() + _GRACE
     finally:
         if end is not None:
             os.close(end)
@@ -493,14 +494,14 @@ def _ended(answer: bytes | None, watch: _Watch, code: int | None, output: str) -
             message = f"the answer cannot be read: {problem}"
             return ProcessResult(ExitReason.CRASHED, message=message, output=output)
         return ProcessResult(end, value, message, trace, output=output)
-    end, loading = ExitReason.CRASHED, False
+    end = ExitReason.CRASHED
+    loading = False
     if watch.too_large:
-        end, message = (
-            ExitReason.MEMORY,
-            "its processes together exceeded the memory limit",
-        )
+        end = ExitReason.MEMORY
+        message = "its processes together exceeded the memory limit"
     elif watch.timed_out:
-        end, loading = ExitReason.TIMEOUT, watch.loading
+        end = ExitReason.TIMEOUT
+        loading = watch.loading
         message = f"did not end within {watch.limit:.3g} s, and was ended"
         if loading:
             message += " while it was compiling"

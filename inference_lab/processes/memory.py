@@ -20,26 +20,14 @@ _LIMITS = (
 
 def physical_memory() -> int:
     """Return the bytes of memory of the machine, or the smallest limit of its control groups."""
-    sizes = [psutil.virtual_memory().total]
-    for place in control_groups(Path("/proc/self/cgroup")):
-        for limit, _, _ in _LIMITS:
-            with suppress(OSError, ValueError):
-                sizes.append(int((place / limit).read_text()))
-    return min(sizes)
+    return min([psutil.virtual_memory().total, *(limit for limit, _ in _group_limits())])
 
 
 def available_memory() -> int:
     """Return the bytes that this process can still allocate: of the machine, its job and limit."""
-    sizes = [psutil.virtual_memory().available + psutil.swap_memory().free]
-    for place in control_groups(Path("/proc/self/cgroup")):
-        for limit, usage, cache in _LIMITS:
-            with suppress(OSError, ValueError):
-                free = int((place / limit).read_text()) - int((place / usage).read_text())
-                # The system drops a cache of files before it refuses memory.
-                lines = (place / "memory.stat").read_text().splitlines()
-                sizes.append(free + sum(int(s.split()[1]) for s in lines if s.split()[0] == cache))
-    sizes.append(_address_space_left())
-    return max(0, min(sizes))
+    machine = psutil.virtual_memory().available + psutil.swap_memory().free
+    rooms = [machine, _address_space_left(), *(room for _, room in _group_limits())]
+    return max(0, min(rooms))
 
 
 def address_space() -> int:
@@ -60,6 +48,23 @@ def _address_space_left() -> int:
         if limit != resource.RLIM_INFINITY:
             return limit - address_space()
     return sys.maxsize
+
+
+def _group_limits() -> Iterator[tuple[int, int]]:
+    """Yield the limit of each control group that has one, and the bytes still free below it."""
+    for place in control_groups(Path("/proc/self/cgroup")):
+        for limit_name, usage_name, cache_name in _LIMITS:
+            try:
+                limit = int((place / limit_name).read_text())
+            except (OSError, ValueError):
+                continue
+            free = limit
+            with suppress(OSError, ValueError):
+                free -= int((place / usage_name).read_text())
+                # The system drops a cache of files before it refuses memory.
+                facts = dict(map(str.split, (place / "memory.stat").read_text().splitlines()))
+                free += int(facts.get(cache_name, 0))
+            yield limit, free
 
 
 def control_groups(listing: Path, root: Path = Path("/sys/fs/cgroup")) -> Iterator[Path]:

@@ -43,6 +43,7 @@ def test_memory_of_a_batch_job(listing, folder, name, tmp_path, monkeypatch):
     usage = {"memory.max": "memory.current"}.get(name, "memory.usage_in_bytes")
     cache = {"memory.max": "inactive_file"}.get(name, "total_inactive_file")
     (job / usage).write_text("700000\n")
+    assert available_memory() == 300_000
     (job / "memory.stat").write_text(f"anon 600000\n{cache} 100000\n")
     assert available_memory() == 400_000
     (job / usage).write_text("2000000\n")
