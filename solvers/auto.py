@@ -214,6 +214,17 @@ def _open(share: float, record: str) -> Condition:
     )
 
 
+def _closable(share: float) -> Condition:
+    """Return the test whether an ILP is likely to close a share of the open table entries."""
+    return Condition(
+        f"an ILP is likely to close {100 * share:g} % of the open table entries",
+        f"an ILP is unlikely to close {100 * share:g} % of the open table entries",
+        lambda facts: share * facts.distance <= 1.0,
+        "011",
+        late=True,
+    )
+
+
 FOREST = Condition("a forest", "cycles", lambda facts: facts.structure == "forest")
 ATTRACTIVE = _is("attractive", "attractive terms")
 BINARY = _is("binary", "two labels")
@@ -302,21 +313,9 @@ WIDE_OPEN = _open(0.5, "011")
 NEARLY_CLOSED = Condition(
     "at most 5 % open", "more than 5 % open", lambda facts: facts.open_part() <= 0.05, "011", True
 )
-PROOF_LIKELY = Condition(
-    "an ILP is likely to close as many table entries as are open",
-    "an ILP is unlikely to close as many table entries as are open",
-    lambda facts: facts.distance <= 1.0,
-    "011",
-    late=True,
-)
+PROOF_LIKELY = _closable(1.0)
 #: Beyond, an ILP proved one E-step in twenty.
-PROOF_POSSIBLE = Condition(
-    "an ILP is likely to close a quarter of the open table entries",
-    "an ILP is unlikely to close a quarter of the open table entries",
-    lambda facts: facts.distance <= 4.0,
-    "011",
-    late=True,
-)
+PROOF_POSSIBLE = _closable(0.25)
 
 
 # ---------------------------------------------------------------------- rules
