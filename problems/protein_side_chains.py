@@ -39,8 +39,10 @@ RESIDUES = {
     "Arg": (4, 5.5, 4.1),
 }
 
-#: Share of the diameter below which the repulsion grows no further, and its largest value.
-_OVERLAP, _SOFT = 0.8254, 10.0
+#: Share of the diameter below which the repulsion grows no further.
+_OVERLAP = 0.8254
+#: Largest value of the repulsion.
+_SOFT = 10.0
 
 
 @dataclass(frozen=True)

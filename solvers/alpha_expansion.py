@@ -218,7 +218,8 @@ class AlphaExpansion(IterativeSolver[Expansions]):
 
     def step(self, state: Expansions, run: Run, done: int) -> Progress:
         """Expand the unsettled labels, and descend if one was not exact."""
-        settled, sizes = state.settled, run.graph.cardinalities
+        settled = state.settled
+        sizes = run.graph.cardinalities
         number = settled.size
         for label in run.rng.permutation(number) if self.order == "random" else range(number):
             if settled[label]:

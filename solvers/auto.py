@@ -767,7 +767,8 @@ class _Portfolio:
 
     def __init__(self, run: Run, reduction: Reduction, best: IntArray) -> None:
         self.run, self.reduction = run, reduction
-        self.best, self.best_energy = best, float(reduction.graph.energy(best))
+        self.best = best
+        self.best_energy = float(reduction.graph.energy(best))
         self.iterations = 0
         self.plans: list[dict[str, Any]] = []
         #: Stages that have begun, whose code is loaded.
@@ -775,7 +776,8 @@ class _Portfolio:
 
     def outcome(self, least: float, end: float, finished: bool) -> Outcome:
         """Run the stages of the plan until one proves optimality or the budget is spent."""
-        run, rest = self.run, self.reduction.graph
+        run = self.run
+        rest = self.reduction.graph
 
         def open_part() -> float:
             way = run.best_energy - least
@@ -817,7 +819,8 @@ class _Portfolio:
 
     def _make(self, stage: Stage, left: float) -> Status | None:
         """Run one stage on the reduced graph; return its status, or None if it is left out."""
-        run, rest = self.run, self.reduction.graph
+        run = self.run
+        rest = self.reduction.graph
         if stage.share * left < 2.0 * stage.begin:
             return None
         method = as_solver(stage.solver)

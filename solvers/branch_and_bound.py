@@ -41,8 +41,10 @@ from inference_lab.specs.settings import setting
 
 #: Costs read between two checks of the clock: a few hundredths of a second.
 _CHUNK = 1 << 21
-#: Chunks of a search before its root bound is raised again, and the most chunks that this takes.
-_FIRST_PARTS, _ROOT_PARTS = 4, 64
+#: Chunks of a search before its root bound is raised again.
+_FIRST_PARTS = 4
+#: Most chunks that this takes.
+_ROOT_PARTS = 64
 #: Share of the gap up to which a gain is none.
 _SMALL_GAIN = 1e-3
 #: Bytes that a variable or a cost function takes while the network is built, its tables apart.
@@ -226,9 +228,11 @@ def _explore(
         "functions": int(functions.table_at.size),
         "root_bound": bound(int(state.low[0])),
     }
-    result, parts = AT_ROOT, 0
+    result = AT_ROOT
+    parts = 0
     while not run.should_stop(outcome.iterations):
-        now.work, now.most_work = 0, _CHUNK
+        now.work = 0
+        now.most_work = _CHUNK
         result = search(functions, state)
         outcome.iterations += 1
         if now.improved:
@@ -242,7 +246,8 @@ def _explore(
         if parts == _FIRST_PARTS and result == OUT_OF_WORK:
             raised = _raised_root(best, state, run)
             if int(raised.low[0]) > least_bound(state):
-                state, now = raised, raised.now[0]
+                state = raised
+                now = raised.now[0]
                 outcome.diagnostics["root_bound"] = bound(int(state.low[0]))
         elif result == FULL:
             if 4 * state.trail_at.nbytes > solver.max_bytes:
@@ -267,7 +272,8 @@ def _best_root(network: CostNetwork, unit: int, cutoff: int, slack: int, run: Ru
         functions, unary = make_functions(network, order, unit)
         state = make_state(functions, unary, cutoff)
         now = state.now[0]
-        now.slack, now.most_work = slack, _CHUNK
+        now.slack = slack
+        now.most_work = _CHUNK
         now.cutoff = HARD if cutoff == HARD else max(0, cutoff - slack)
         tried.append(_TreeSearch(order, functions, unary, state))
         # A network that is solved at the root has the cutoff as its bound.
@@ -279,7 +285,8 @@ def _best_root(network: CostNetwork, unit: int, cutoff: int, slack: int, run: Ru
 def _raised_root(one: _TreeSearch, state: SearchState, run: Run) -> SearchState:
     """Return a search at its root, where the bound is raised until the gains are small."""
     # The best labelling and the weights of conflicts are kept.
-    functions, raised = one.functions, make_state(one.functions, one.unary, 0)
+    functions = one.functions
+    raised = make_state(one.functions, one.unary, 0)
     now = raised.now[0]
     for name in "slack cutoff best_cost dives nodes all_backtracks most_backtracks limit".split():
         setattr(now, name, getattr(state.now[0], name))
@@ -291,7 +298,8 @@ def _raised_root(one: _TreeSearch, state: SearchState, run: Run) -> SearchState:
         low, cutoff = int(raised.low[0]), int(now.cutoff)
         if before >= 0 and low - before <= _SMALL_GAIN * (cutoff - before):
             break
-        before, theta = low, HARD
+        before = low
+        theta = HARD
         while theta > 0 and now.work <= now.most_work and not run.should_stop():
             theta = raise_virtually(functions, virtual, theta, _CHUNK)
         # The costs have moved, so everything is propagated anew.

@@ -158,7 +158,9 @@ class BruteForce(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Evaluate block by block, offering each improvement; at T > 0 weigh in a second pass."""
-        blocks, done, minimum = Blocks(graph), 0, math.inf
+        blocks = Blocks(graph)
+        done = 0
+        minimum = math.inf
         for head in blocks.heads():
             if run.should_stop(done):
                 claimed = minimum if math.isfinite(minimum) else None
@@ -178,7 +180,8 @@ class BruteForce(Solver):
         run.bound(run.best_energy)
         if run.temperature == 0:
             return Outcome(converged=True, iterations=done, claimed_energy=minimum)
-        total, weights = 0.0, np.zeros(graph.unary_values.size)
+        total = 0.0
+        weights = np.zeros(graph.unary_values.size)
         for head in blocks.heads():
             if run.should_stop(done):
                 return Outcome(iterations=done, claimed_energy=minimum)

@@ -345,7 +345,8 @@ class Gibbs(IterativeSolver["_GibbsSampler"]):
 
     def finish(self, state: _GibbsSampler, run: Run, outcome: Outcome) -> Outcome:
         """Average the draws, and offer the most probable labels."""
-        graph, done = state.graph, outcome.iterations
+        graph = state.graph
+        done = outcome.iterations
         hard = (graph.pairwise_values, graph.edge_weights, graph.table_values)
         draws = int(state.averages.added.sum())
         outcome.diagnostics = {
@@ -407,7 +408,9 @@ class _GibbsSampler:
         rng = self.run.rng
         self.draws.sums[:] = 0.0
         now = self.draws.now[0]
-        now.energy, now.lowest, now.violated = energy, lowest, 0
+        now.energy = energy
+        now.lowest = lowest
+        now.violated = 0
         order = self.order if sweeps == 1 else np.tile(self.order, sweeps)
         step = self.block if sweeps == 1 else order.size
         for lo in range(0, order.size, step):

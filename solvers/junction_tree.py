@@ -36,19 +36,24 @@ _ENTRIES_PER_SECOND = 4e8
 _WARM_ENTRIES_PER_SECOND = 1e8
 #: Binary logarithm of the entries from which on a longer search for an order pays.
 _LONG_ELIMINATION = 27.0
-#: Most of the remaining time for a pass that gives the log-partition only, and for the order of
-#: an estimate.
-_MOST_OF_THE_TIME, _ORDER_SHARE = 0.85, 0.025
+#: Largest share of the remaining time for a pass that gives the log-partition only.
+_MOST_OF_THE_TIME = 0.85
+#: Largest share of the remaining time for the order of an estimate.
+_ORDER_SHARE = 0.025
 #: Share of the remaining time that an estimate leaves, for bounds by other solvers.
 _BOUNDS_SHARE = 0.1
-#: Entries of all tables of an estimate, and sweeps that a time limit should leave it, of which each
-#: has two passes.
-_ESTIMATE_ENTRIES, _ESTIMATE_SWEEPS = 2.0**24, 10
+#: Entries of all tables of an estimate.
+_ESTIMATE_ENTRIES = 2.0**24
+#: Sweeps that a time limit should leave an estimate, each of two passes.
+_ESTIMATE_SWEEPS = 10
 #: Share of the entries that fit the time for a first estimate.
 _FIRST_SHARE = 1.0 / 32.0
-#: Share of the old compensation that is kept, without which it oscillates on linkage_12; tolerance
-#: of its marginals; and most sweeps.
-_DAMPING, _TOLERANCE, _MOST_SWEEPS = 0.3, 1e-5, 50
+#: Share of the old compensation that is kept, without which it oscillates on linkage_12.
+_DAMPING = 0.3
+#: Tolerance of the marginals of the compensation.
+_TOLERANCE = 1e-5
+#: Most sweeps of the compensation.
+_MOST_SWEEPS = 50
 #: Sweeps after which the estimate counts although the marginals of copies may differ.
 _FIRST_SWEEPS = 3
 

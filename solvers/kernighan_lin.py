@@ -138,7 +138,8 @@ class KernighanLin(IterativeSolver["_ChainSearch"]):
 
     def step(self, state: _ChainSearch, run: Run, done: int) -> Progress:
         """Make a pass; after one without gain, chains; after these, kicks."""
-        made, gained = state.next, state.next()
+        made = state.next
+        gained = state.next()
         converged = False
         if made == state.kick_all or gained:
             state.next = state.make_pass

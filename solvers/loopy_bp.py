@@ -198,7 +198,8 @@ class Passes:
         n = graph.n_variables
         self.graph = graph
         name = settings.schedule_for(graph, temperature)
-        self.feasible, unary = True, graph.unary_values
+        self.feasible = True
+        unary = graph.unary_values
         if graph.has_infinite:
             domains = allowed_labels(graph)
             self.feasible = domains.feasible
@@ -271,9 +272,11 @@ class Passes:
 
     def decode(self, run: Run) -> None:
         """Offer the labelling decoded in order from the messages."""
-        general, g = self.needed, self.graph.arrays
+        general = self.needed
+        g = self.graph.arrays
         if general is not None:
-            general, g = general._replace(to_factor=general.to_factor.copy()), general.g
+            g = general.g
+            general = general._replace(to_factor=general.to_factor.copy())
             half = g.adj_half
         elif isinstance(self.schedule, Chains):
             half = g.adj_half
@@ -339,7 +342,8 @@ class Chains:
 
     def sweep(self, passes: Passes, number: int) -> float:
         """Pass along all chains of each direction, forwards and backwards."""
-        p, news = passes, self.news
+        p = passes
+        news = self.news
         news.largest[:] = 0.0
         for (first, last), direction in itertools.product(self.groups, (UP, DOWN)):
             part = direction, first, last

@@ -27,8 +27,10 @@ _MAX_PHASES = 5000
 _POLISH_SWEEPS = 200
 #: Seconds for the polish after the time limit, because it gains much.
 _AFTER_THE_END = 0.1
-#: Evaluations of the energy that offering the polished labelling and one of its sweeps take.
-_OFFERED, _SWEEP = 4.0, 2.0
+#: Time to offer the polished labelling, in evaluations of the energy.
+_OFFERED = 4.0
+#: Time of a sweep that polishes it, in evaluations of the energy.
+_SWEEP = 2.0
 #: Number of the best rounded labellings that are polished.
 _POLISHED = 4
 #: Steps in a block of draws; the clock is checked between blocks.
@@ -236,7 +238,8 @@ class LPRelaxation(LinearSolver):
             drawn[:, free] = rows
             new = graph.energy(drawn)
             energies = np.append(energies, new)
-            values, best = np.append(values, new), np.concatenate([best, drawn])
+            values = np.append(values, new)
+            best = np.concatenate([best, drawn])
             first = np.argsort(values, kind="stable")[:_POLISHED]
             values, best = values[first], best[first]
         return energies, list(best)

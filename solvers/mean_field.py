@@ -438,7 +438,8 @@ class Annealing:
         """Move to the next temperature and mark the variables as due."""
         self.stage += 1
         self.temperature, cap = self.falling[self.stage]
-        self.sweeps, self.over = 0, False
+        self.sweeps = 0
+        self.over = False
         # If all costs are finite, variables without neighbours are skipped while the temperature
         # falls, because they have their best labels from the start.
         self.priority[:] = np.inf

@@ -44,14 +44,20 @@ from inference_lab.registry.registry import as_solver
 from inference_lab.solving import solve
 from inference_lab.specs.settings import setting
 
-#: Blocks that repair a region, one after the other, and the most table entries of a block.
-_BLOCKS, _ENTRIES = 2, 1 << 22
-#: Work limit of a block, which is never interrupted, and seeds that a uniform number yields.
-_UNLIMITED, _SEEDS = 1 << 62, 1 << 53
+#: Blocks that repair a region, one after the other.
+_BLOCKS = 2
+#: Most table entries of a block.
+_ENTRIES = 1 << 22
+#: Work limit of a block, which is never interrupted.
+_UNLIMITED = 1 << 62
+#: Seeds that a uniform number yields.
+_SEEDS = 1 << 53
 #: Regions up to this size are repaired by chains from each of their variables, too.
 _CHAINED = 30
-#: Moves of such a chain after its best state, and labels with which it begins.
-_CHAIN, _BRANCHES = 10, 2
+#: Moves of such a chain after its best state.
+_CHAIN = 10
+#: Labels with which it begins.
+_BRANCHES = 2
 #: A pass over all variables ends this many moves after its best state.
 _PASS = 100
 #: Terms and labels visited between two checks of the clock.
@@ -65,11 +71,14 @@ _HEAD = 5
 _ALIKE = 0.02
 #: Method that proposes the first labellings.
 _PROPOSER = "loopy-bp(damping=0.5, max_sweeps=100)"
-#: Noise on the unaries of belief propagation, and the largest bonus of the parent's labels, in mean
-#: weights of terms.
-_NOISE, _FAVOUR = 0.3, 1.0
-#: Share of grafts (regions of two individuals) among other children, and the largest such region.
-_GRAFTED, _LARGEST = 0.5, 0.5
+#: Noise on the unaries of belief propagation, in mean weights of terms.
+_NOISE = 0.3
+#: Largest bonus of the parent's labels, in the same unit.
+_FAVOUR = 1.0
+#: Share of grafts (regions of two individuals) among other children.
+_GRAFTED = 0.5
+#: Largest region of a graft, as a share of the variables.
+_LARGEST = 0.5
 #: Belief propagation takes at most this share of the remaining time.
 _SHARE = 0.3
 
@@ -344,7 +353,8 @@ class _Population:
 
     def grow(self) -> bool:
         """Make and improve one of the first individuals; return whether the budget sufficed."""
-        number, x = len(self.individuals), self.first
+        number = len(self.individuals)
+        x = self.first
         if number:
             x = self.propose(noise=0.0 if number == 1 else _NOISE)
         if not self.improve(x):
@@ -355,7 +365,8 @@ class _Population:
 
     def make_generation(self) -> bool:
         """Make a child, and a random individual if it copies one; return if the budget sufficed."""
-        rng, best = self.run.rng, min(self.energies)
+        rng = self.run.rng
+        best = min(self.energies)
         first, second = rng.choice(len(self.individuals), size=2, replace=False)
         x = self.child(self.individuals[first], self.individuals[second])
         if not self.improve(x):
@@ -398,7 +409,8 @@ class _Population:
 
     def _graft(self, first: IntArray, second: IntArray) -> IntArray:
         """Return the first individual with labels of the second in a large region."""
-        n, rng = first.size, self.run.rng
+        n = first.size
+        rng = self.run.rng
         size = max(1, int(rng.random() * _LARGEST * n))
         ball, seen = np.empty(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
         inside = ball[: nearest(self.arrays, int(rng.integers(n)), size, seen, 1, ball)]
@@ -408,7 +420,8 @@ class _Population:
 
     def propose(self, noise: float, parent: IntArray | None = None) -> IntArray:
         """Return the labels of belief propagation on noisy unaries that may favour a parent."""
-        graph, rng = self.graph, self.run.rng
+        graph = self.graph
+        rng = self.run.rng
         unary = graph.unary_values + noise * self.unit * rng.standard_normal(
             graph.unary_values.size
         )
@@ -436,11 +449,13 @@ class _Population:
         rules = self._refresh(x)
         self._descend(x, rules)
         self.region.shadow[:] = x
-        n, now = x.size, self.region.now[0]
+        n = x.size
+        now = self.region.now[0]
         since = 0
         self.offer(x)
         while since < self.settings.patience * n:
-            before, now.gains = int(now.mutations), 0
+            before = int(now.mutations)
+            now.gains = 0
             uniforms = self.run.rng.random(self.uniforms)
             mate = self._mate(x)
             at = 0

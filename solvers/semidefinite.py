@@ -357,7 +357,8 @@ class _Ascent:
         for number, piece in self.pieces.items():
             energy = piece.relaxation.energy(node_labels[number])
             if energy < piece.energy:
-                piece.labels, piece.energy = node_labels[number], energy
+                piece.labels = node_labels[number]
+                piece.energy = energy
                 self.labels[number] = node_labels[number]
 
     def improve(self, labels: list[IntArray]) -> None:

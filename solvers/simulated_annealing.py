@@ -388,7 +388,8 @@ class _AnnealingState:
     ) -> tuple[float, int]:
         """Make `size` visits; return the changes of finite costs and violations."""
         self.visits += size
-        arrays, uniforms = self.graph.arrays, self.run.rng.random(size)
+        arrays = self.graph.arrays
+        uniforms = self.run.rng.random(size)
         if self.fields is not None:
             change = heat_bath_by_fields(
                 arrays, self.x, order, start, uniforms, temperatures, self.fields, self.cost
@@ -472,7 +473,8 @@ class _AnnealingState:
         centre = int(rng.integers(self.n))
         size = nearest(self.graph.arrays, centre, size, seen, self.reheats, region)
         order = region[:size]
-        before, users = self.x[order], self.used.copy()
+        before = self.x[order]
+        users = self.used.copy()
         hot = self.first * settings.reheat_ratio
         penalty = _PENALTY if self.feasible else _PENALTY * 4.0 ** rng.uniform(-1.0, 2.0)
         if rng.random() < _COOLER:

@@ -314,7 +314,8 @@ class _BlockSearch:
 
     def _other_labels(self, which: IntArray) -> IntArray:
         """Draw one new label for all variables, or a neighbouring label for each of them."""
-        rng, current = self.run.rng, self.x[which]
+        rng = self.run.rng
+        current = self.x[which]
         if rng.random() < 0.5:
             other = np.full(which.size, rng.integers(self.cost.size))
         else:
@@ -342,7 +343,8 @@ class _BlockSearch:
 
     def _kick(self) -> int:
         """Kick a region, descend and fuse; return its size, or 0 if the budget is spent."""
-        rng, x = self.run.rng, self.x
+        rng = self.run.rng
+        x = self.x
         largest = min(self.undecided.size, _REGION)
         smallest = min(_SMALLEST, largest)
         size = int(smallest * (largest / smallest) ** rng.random())

@@ -39,8 +39,10 @@ _CHUNK = 1 << 22
 
 #: Probability of the first added forest, and the least probability that is tried.
 _FIRST_STEP, _LAST_STEP = 0.25, 0.01
-#: Tolerance of the messages between updates of the probabilities, and the most sweeps.
-_ROUGH, _ROUGH_SWEEPS = 1e-3, 20
+#: Tolerance of the messages between updates of the probabilities.
+_ROUGH = 1e-3
+#: Most sweeps between these updates.
+_ROUGH_SWEEPS = 20
 
 
 def new_message(
@@ -168,7 +170,8 @@ class TRWBP(IterativeSolver["_Passing"]):
         """Evaluate the bound and the marginals."""
         if state.sweeps or not state.bounded:
             state.judge()
-        graph, marginals = run.graph, state.marginals()
+        graph = run.graph
+        marginals = state.marginals()
         run.offer(least_labels(graph, -marginals))
         outcome.marginals = unflatten(graph, marginals)
         outcome.log_partition, outcome.log_partition_kind = state.best_bound, "upper"
@@ -206,13 +209,16 @@ class _Passing:
         self.change = math.inf
         # `sweeps` counts from the last bound; `before` is for undoing an update of probabilities.
         self.sweeps = self.updates = 0
-        self.best_bound, self.share = math.inf, _FIRST_STEP
-        self.bounded, self.improving = False, settings.tree_updates > 0 and not graph.is_forest
+        self.best_bound = math.inf
+        self.share = _FIRST_STEP
+        self.bounded = False
+        self.improving = settings.tree_updates > 0 and not graph.is_forest
         self.before: tuple[Forests, State] | None = None
 
     def sweep(self, backwards: bool) -> float | None:
         """Sweep over all variables; return the largest change, or None if time ran out."""
-        change, self.sweeps = 0.0, self.sweeps + 1
+        change = 0.0
+        self.sweeps = self.sweeps + 1
         step = -1 if backwards else 1
         at = self.order.size - 1 if backwards else 0
         while 0 <= at < self.order.size:
@@ -234,7 +240,9 @@ class _Passing:
                 self.restore(self.before)
                 self.share /= 2
         self.best_bound = min(self.best_bound, bound)
-        self.before, self.bounded, self.sweeps = None, True, 0
+        self.before = None
+        self.bounded = True
+        self.sweeps = 0
         updates = self.settings.tree_updates
         self.improving = self.improving and self.updates < updates and self.share >= _LAST_STEP
 

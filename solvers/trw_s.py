@@ -221,7 +221,8 @@ def linear_message(
             rows[start + a] = min(min(up[a], down[a]) - best, truncation)
         return best
     best = least(k, cavity)
-    last, one = np.uint64(k - 1), np.uint64(1)
+    last = np.uint64(k - 1)
+    one = np.uint64(1)
     rows[start] = min(min(cavity[0], cavity[1] + slope) - best, truncation)
     rows[start + last] = min(min(cavity[last], cavity[last - one] + slope) - best, truncation)
     for i in range(1, k - 1):
@@ -678,7 +679,8 @@ class TRWS(IterativeSolver[TRWSPasses]):
 
     def finish(self, state: TRWSPasses, run: Run, outcome: Outcome) -> Outcome:
         """Polish the best labelling, then add clusters."""
-        graph, sweeps = state.graph, outcome.iterations
+        graph = state.graph
+        sweeps = outcome.iterations
         if state.decoded < sweeps:
             run.offer(state.decode())
         if self.polish and not (run.proved or run.should_stop()):

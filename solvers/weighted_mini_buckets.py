@@ -27,10 +27,14 @@ from inference_lab.specs.settings import setting
 
 #: Most entries of all terms: variables are split one by one.
 _MOST_ENTRIES = 200_000
-#: Entries of all tables at first, and their growth once a sweep gains little.
-_FIRST_ENTRIES, _GROWTH = 2.0**12, 8.0
-#: Steps of the search for an order in a second, and its share of the time.
-_STEPS_PER_SECOND, _ORDER_SHARE = 1e8, 0.1
+#: Entries of all tables at first.
+_FIRST_ENTRIES = 2.0**12
+#: Factor by which they grow once a sweep gains little.
+_GROWTH = 8.0
+#: Steps of the search for an order in a second.
+_STEPS_PER_SECOND = 1e8
+#: Share of the time for this search.
+_ORDER_SHARE = 0.1
 #: Size of the first steps, halved when the bound rises.
 _STEP = 1.0
 #: Least marginal in a step, so that costs stay finite at labels that a copy rules out.
@@ -142,7 +146,10 @@ class WeightedMiniBuckets(Solver):
         outcome.diagnostics["copies"] = len(split.pairs)
         heat = run.temperature * copies.weights[plan.tree.variables]
         passes = TreePasses(plan, plan.tree, heat, True)
-        costs, change, step, upper_bound = split.graph.unary_values, np.zeros(1), _STEP, math.inf
+        costs = split.graph.unary_values
+        change = np.zeros(1)
+        step = _STEP
+        upper_bound = math.inf
         outcome.converged = False
         for _ in range(self.max_sweeps):
             unary = costs + step * change
@@ -157,7 +164,8 @@ class WeightedMiniBuckets(Solver):
             if gain < 0.0:
                 step *= 0.5
                 continue
-            upper_bound, costs = -total / run.temperature, unary
+            upper_bound = -total / run.temperature
+            costs = unary
             if outcome.log_partition is None or upper_bound < outcome.log_partition:
                 outcome.log_partition, outcome.log_partition_kind = upper_bound, "upper"
             marginals = passes.downward(g, run, outcome)

@@ -187,7 +187,8 @@ class IterativeSolver(Solver, Generic[State]):
         state = self.start(graph, run)
         if isinstance(state, Outcome):
             return state
-        done, last = 0, Progress()
+        done = 0
+        last = Progress()
         while not (
             last.converged
             or last.finished

@@ -25,9 +25,10 @@ from inference_lab.graph.terms import EdgeBlock, Unaries
 #: Binary logarithm of the labellings of a component up to which elimination is certain to be quick:
 #: no table is larger.
 _SMALL_STATES = 20.0
-#: Most of the remaining time for the elimination of small components, and table entries that it
-#: processes in a second (180 to 390 million were measured).
-_ELIMINATION_SHARE, _ENTRIES_PER_SECOND = 0.25, 2e8
+#: Largest share of the remaining time for the elimination of small components.
+_ELIMINATION_SHARE = 0.25
+#: Table entries that it processes in a second (180 to 390 million were measured).
+_ENTRIES_PER_SECOND = 2e8
 #: Share of the variables from which on a component's improvements are offered at once, and not when
 #: the component is done. An offer evaluates the whole graph.
 _LARGE_SHARE = 0.1
@@ -167,7 +168,8 @@ class _Assembly:
 
     def part_run(self, number: int, time_limit: float | None) -> Run:
         """Return the run on a part, whose improvements reach the whole graph."""
-        part, run = self.parts[number], self.run
+        part = self.parts[number]
+        run = self.run
         at_once = part.variables.size >= _LARGE_SHARE * self.labels.size
 
         def improve(labels: IntArray, energy: float, seconds: float) -> None:

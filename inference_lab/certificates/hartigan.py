@@ -35,7 +35,8 @@ def _chain(
     """Write the units of `a` and `b` that hard pairs connect to `u`; return their number or 0."""
     chain[0] = u
     inside[u] = 1
-    size, at = 1, 0
+    size = 1
+    at = 0
     while at < size:
         v = chain[at]
         at += 1
@@ -177,7 +178,8 @@ def _descend(
                     join[h] = away * w * masses[h] / (masses[h] + w)
                 else:
                     join[h] = 0.0
-            best, best_change = a, -_RELATIVE_GAIN * (join[a] + abs(pairs[a]))
+            best = a
+            best_change = -_RELATIVE_GAIN * (join[a] + abs(pairs[a]))
             for h in range(k):
                 if h == a:
                     continue
@@ -191,7 +193,8 @@ def _descend(
                 continue
             if not blocked:
                 continue
-            partner, best_change = a, 0.0
+            partner = a
+            best_change = 0.0
             for h in range(k):
                 if h == a or pairs[h] < 0.5 * hard or join[h] >= join[a]:
                     continue

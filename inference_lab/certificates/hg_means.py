@@ -54,7 +54,8 @@ def search(
         child = _crossed(problem, first, second, rng)
         value = add(placed(problem, child, rng))
         if value < best - 1e-10 * abs(best):
-            best, idle = value, 0
+            best = value
+            idle = 0
         if idle >= patience:
             break
         if len(members) >= _MOST:

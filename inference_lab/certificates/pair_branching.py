@@ -88,7 +88,8 @@ def prove(
         bound, _, parent = heapq.heappop(queue)
         pair = _least_certain(parent)
         if pair is None:
-            closed, made = min(closed, bound), []
+            closed = min(closed, bound)
+            made = []
             continue
         made = [
             (

@@ -49,8 +49,10 @@ _CHECK = 20
 #: Iterations after which inequalities are added, unless residuals fall below `_SETTLED` earlier.
 _ROUND = 200
 _SETTLED = 1e-4
-#: Stop after `_PATIENCE` consecutive rounds that each close less than this share of the gap.
-_PATIENCE, _LEAST_GAIN = 3, 2e-2
+#: Consecutive rounds of small gains after which the bound stops.
+_PATIENCE = 3
+#: Share of the gap that a round closes at least, or its gain is small.
+_LEAST_GAIN = 2e-2
 
 
 @kernel
@@ -285,7 +287,9 @@ def relax(
     soft = rows.bound.size - len(cuts)
     squared = rows.squared
     dual = -(rows.adjoint(multipliers, m) + signs)
-    since, stalled, before = 0, 0, -np.inf
+    since = 0
+    stalled = 0
+    before = -np.inf
     for iteration in range(1, max_iterations + 1):
         z = spectral.project(y - dual - cost / penalty)
         point = _STEP * z + (1.0 - _STEP) * y + dual
@@ -334,7 +338,8 @@ def relax(
             stalled = stalled + 1 if slow else 0
             if stalled == _PATIENCE or (settled and slow and not len(added)):
                 break
-            since, before = 0, best.bound
+            since = 0
+            before = best.bound
             cuts = cuts.with_multipliers(multipliers[: len(cuts)] * (scale * penalty))
             # Inequalities with zero multipliers are dropped, because the sum of rows is unchanged.
             cuts = cuts.active().joined(added)

@@ -154,7 +154,8 @@ def rows_of(problem: PartitionProblem, cuts: Cuts) -> LinearRows:
     _, together, _, apart, _ = weighted = costs_of_pairs(problem)
     mass = problem.mass
     u, v = together.T
-    joint, half_limit = mass[u] + mass[v], 0.5 * greatest_mass(problem, 2)
+    joint = mass[u] + mass[v]
+    half_limit = 0.5 * greatest_mass(problem, 2)
     half = np.full(len(joint), 0.5 * half_limit)
     blocks.append(_block([(u, u), (v, v), (u, v)], [half, half, joint - half_limit], 1.0))
     u, v = apart.T

@@ -100,7 +100,8 @@ class Examination(Runs):
                 self._supports_once(family, seed, temperature)
 
     def _supports_once(self, family: str, seed: int, temperature: float) -> None:
-        graph, where = fresh(family, seed), call_of(family, seed, temperature=temperature)
+        graph = fresh(family, seed)
+        where = call_of(family, seed, temperature=temperature)
         try:
             with self.watch(where):
                 reason = self.solver.supports(graph, temperature)
@@ -147,7 +148,8 @@ class Examination(Runs):
             self._completes(tuple(LABEL_COSTS))
             return
         for family in LABEL_COSTS:
-            graph, where = fresh(family, 0), call_of(family, 0)
+            graph = fresh(family, 0)
+            where = call_of(family, 0)
             solution = self._solve(graph, where)
             if solution.status != Status.UNSUPPORTED or not solution.message:
                 raise ConformanceFailure(
@@ -159,7 +161,8 @@ class Examination(Runs):
 
     def _constant_shift(self, run: Planned) -> str:
         """Bounds and claims shift by the constant of the graph."""
-        exact, temperature = run.reference, run.temperature
+        exact = run.reference
+        temperature = run.temperature
         for constant in (-1000.0, 1000.0):
             graph = fresh(run.family, run.seed)
             shifted = replace(graph, constant=graph.constant + constant)
@@ -232,7 +235,8 @@ class Examination(Runs):
 
     def _input_unchanged(self, run: Planned) -> str:
         """The graph is not changed by a run."""
-        expected, graph = run.graph, fresh(run.family, run.seed)
+        expected = run.graph
+        graph = fresh(run.family, run.seed)
         self._solve(graph, run.where, **run.how)
         for name in (f.name for f in fields(FactorGraph)):
             before, after = getattr(expected, name), getattr(graph, name)
@@ -283,7 +287,8 @@ class Examination(Runs):
         for case in self.group("limited"):
             if case.solution is None:
                 continue
-            done, limit = case.solution.iterations, case.how["max_iterations"]
+            done = case.solution.iterations
+            limit = case.how["max_iterations"]
             if not (isinstance(done, int) and 0 <= done <= limit):
                 raise ConformanceFailure(
                     f"{case.where}: iterations must be an int from 0 to {limit}, got {done!r}"
@@ -545,7 +550,8 @@ def _outcome_valid(case: Case, solution: Solution) -> str | None:
 
 def _labels_valid(case: Case, solution: Solution) -> str | None:
     """Labels are an int64 array of shape (n,), and given unless infeasible."""
-    labels, sizes = solution.labels, case.graph.cardinalities
+    labels = solution.labels
+    sizes = case.graph.cardinalities
     if labels is None:
         needed = case.temperature == 0 and not case.limited
         if needed and solution.status != Status.INFEASIBLE:
@@ -577,7 +583,9 @@ def _claim_true(case: Case, solution: Solution) -> str | None:
 
 def _trace_consistent(case: Case, solution: Solution) -> str | None:
     """In the trace no best energy rises, no bound or clock falls, and its end is the result."""
-    best, bound, seconds = math.inf, -math.inf, 0.0
+    best = math.inf
+    bound = -math.inf
+    seconds = 0.0
     for t, point in enumerate(solution.trace):
         # The clock may fall by rounding, because it is a difference of large numbers.
         if point.seconds < seconds - 1e-6:

@@ -137,7 +137,8 @@ ROUNDING_ERRORS = 10.0
 
 def with_offset(graph: FactorGraph, offset: str) -> FactorGraph | None:
     """Return a graph with an offset that every labelling pays; None if it has no room for one."""
-    values, last = graph.unary_values.copy(), graph.unary_ptr[-2] if graph.n_variables else 0
+    values = graph.unary_values.copy()
+    last = graph.unary_ptr[-2] if graph.n_variables else 0
     if offset == OFFSETS[0]:
         return graph.with_unary(values + 2.0**30)
     if offset == OFFSETS[1]:

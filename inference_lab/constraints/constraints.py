@@ -470,7 +470,9 @@ class Constraints(Parts):
                     f"sample_ids has shape {ids.shape}; a name for each of the {self.n_points} "
                     "points is needed"
                 )
-            ml, cl, named = ids.everyone[ml], ids.everyone[cl], {"sample_ids": ids}
+            ml = ids.everyone[ml]
+            cl = ids.everyone[cl]
+            named = {"sample_ids": ids}
         weights = {"ml_weight": self.ml_weight, "cl_weight": self.cl_weight}
         nondefault = {
             name: w for name, w in weights.items() if isinstance(w, np.ndarray) or w != 1.0

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 KINDS = ("must-link", "cannot-link")
 
-_NEEDED, _OPTIONAL = ("i", "j", "kind"), "weight"
+_NEEDED = ("i", "j", "kind")
+_OPTIONAL = "weight"
 
 
 def names_in(frame: Any) -> pd.DataFrame:

@@ -117,7 +117,8 @@ def contradiction(unary: FloatArray, terms: Sequence[DiagonalTerms], rows: npt.N
     only = np.where(open_to.sum(axis=1) == 1, open_to.argmax(axis=1), -1)[blocks]
     forced = np.flatnonzero((only[:, 0] == only[:, 1]) & (only[:, 0] >= 0))
     if forced.size:
-        (i, j), h = rows[ends[forced[0]]].tolist(), only[forced[0], 0]
+        i, j = rows[ends[forced[0]]].tolist()
+        h = only[forced[0], 0]
         return f"points {i} and {j} can be in cluster {h} only, and are a cannot-link"
     clique = _clique(blocks, count, k)
     if len(clique) > k:

@@ -94,9 +94,11 @@ def _move(
             agreement = {here: 0.0}
             for other, weight in edges[unit]:
                 agreement[group[other]] = agreement.get(group[other], 0.0) + weight
-            best, support = here, agreement[here]
+            best = here
+            support = agreement[here]
             if support < -margin:  # better alone
-                best, support = unused, 0.0
+                best = unused
+                support = 0.0
             for number, value in agreement.items():
                 if value > support + margin:
                     best, support = number, value

@@ -137,9 +137,11 @@ def fetch(
     """
     import requests
 
-    root, mirror = data_folder(data_dir), mirror or os.environ.get(MIRROR_VARIABLE)
+    root = data_folder(data_dir)
+    mirror = mirror or os.environ.get(MIRROR_VARIABLE)
     files = [file for name in choose(names) for file in published()[name].files]
-    new, failed = 0, []
+    new = 0
+    failed = []
     for file in progress(files):
         try:
             new += _fetch(file, root, mirror)
@@ -172,7 +174,8 @@ def _fetch(file: PublishedFile, root: Path, mirror: str | None) -> bool:
         raise FetchError(f"download it by hand from {source_of(file.path)} to {target}")
     url, _, member = file.url.partition("#")
     if mirror:
-        url, member = f"{mirror.rstrip('/')}/{file.path}", ""
+        url = f"{mirror.rstrip('/')}/{file.path}"
+        member = ""
     pooch.get_logger().setLevel("ERROR")  # attempts that fail are repeated
     pooch.create(
         root,

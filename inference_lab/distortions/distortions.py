@@ -575,7 +575,8 @@ class SquaredEuclidean(WeightedDistortion):
         rows = dense(points)
         if self.metric is not None and self.metric.ndim == 2:
             values, axes = np.linalg.eigh(self.metric)
-            rows, scale = rows @ axes, np.sqrt(np.maximum(values, 0.0))
+            rows = rows @ axes
+            scale = np.sqrt(np.maximum(values, 0.0))
         else:
             axes = None
             scale = np.sqrt(np.ones(rows.shape[1]) if self.metric is None else self.metric)

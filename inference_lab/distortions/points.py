@@ -217,14 +217,17 @@ def farthest_pair(rows: FloatArray) -> tuple[int, int]:
 
     mean = rows.mean(axis=0)
     from_mean = from_point(mean)
-    pair, best = (0, 0), 0.0
+    pair = (0, 0)
+    best = 0.0
     start = int(from_mean.argmax())
     while True:
         gaps = from_point(rows[start])
         end = int(gaps.argmax())
         if gaps[end] <= best:
             break
-        pair, best, start = (start, end), float(gaps[end]), end
+        pair = (start, end)
+        best = float(gaps[end])
+        start = end
 
     def candidates(radius: FloatArray) -> tuple[int, IntArray, FloatArray]:
         """Return the number of pairs left, and the rows in them, the outermost first."""
@@ -234,7 +237,8 @@ def farthest_pair(rows: FloatArray) -> tuple[int, int]:
         partners = np.searchsorted(-outer, outer - best) - np.arange(order.size)
         return int(np.maximum(partners, 0).sum()), order, outer
 
-    centre, (n_pairs, order, outer) = mean, candidates(from_mean)
+    centre = mean
+    n_pairs, order, outer = candidates(from_mean)
     if n_pairs > len(rows):
         middle = (rows[pair[0]] + rows[pair[1]]) / 2.0
         around_middle = candidates(from_point(middle))
@@ -255,5 +259,6 @@ def farthest_pair(rows: FloatArray) -> tuple[int, int]:
             block += squares[block_rows, np.newaxis]
             a, b = np.unravel_index(int(block.argmax()), block.shape)
             if block[a, b] > best * best:
-                pair, best = (int(order[i + a]), int(order[j + b])), math.sqrt(block[a, b])
+                pair = (int(order[i + a]), int(order[j + b]))
+                best = math.sqrt(block[a, b])
     return pair

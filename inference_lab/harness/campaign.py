@@ -200,7 +200,9 @@ def run_campaign(
     with reporter(execution.progress) as report:
 
         def report_progress(number: int, record: _R | None = None, compiling: bool = False) -> None:
-            done, total, names = len(records), len(asked), campaign.names(number)
+            done = len(records)
+            total = len(asked)
+            names = campaign.names(number)
             report(RunProgress(done, total, failed, *names, record, compiling))
 
         if execution.jobs == 1 and execution.executor is None:

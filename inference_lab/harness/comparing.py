@@ -91,7 +91,8 @@ class ComparisonCampaign(Campaign[Record]):
         try:
             return self._blank(Task(instance, solver, max(self.seeds), 0)).checked().key
         except RecordError as problem:
-            spec, name = self.solvers[solver].spec, self.instances[instance].problem.name
+            spec = self.solvers[solver].spec
+            name = self.instances[instance].problem.name
             raise InputError(f"no record can be made of {spec!r} on {name!r}: {problem}") from None
 
     def _blank(self, task: Task) -> Record:

@@ -40,9 +40,11 @@ from inference_lab.results.line_store import RecordWarning
 from inference_lab.results.records import environment
 from inference_lab.specs.grammar import SpecError
 
-#: Calls in flight: at first, and for each process that has answered. The number of workers is not
-#: known, and may grow; each needs its next call before the answer to the last one has arrived.
-_FIRST, _AHEAD = 16, 4
+#: Calls in flight at first. The number of workers is not known, and may grow.
+_FIRST = 16
+#: Calls in flight for each process that has answered: each needs its next call before the answer to
+#: the last one has arrived.
+_AHEAD = 4
 
 #: Libraries whose versions change results; records name them.
 _LIBRARIES = ("python", "numpy", "numba", "scipy")

@@ -129,7 +129,9 @@ def attempt(
             "exit_code": ended.exit_code,
         }
     else:
-        ended, facts, salvage = _here(work, arguments), {}, None
+        ended = _here(work, arguments)
+        facts = {}
+        salvage = None
     if ended.output:
         # Output of runs goes to standard error, because standard output is for results.
         print(ended.output, end="", file=sys.stderr, flush=True)

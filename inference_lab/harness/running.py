@@ -159,7 +159,8 @@ def is_warmed_up(solver: Solver, instance: PreparedProblem, settings: RunSetting
 
 def warmed_up(solver: Solver, instance: PreparedProblem, settings: RunSettings) -> bool:
     """Warm a solver up for a problem unless done before; return whether it succeeded."""
-    graph, ours = instance.problem.graph, is_ours(solver)
+    graph = instance.problem.graph
+    ours = is_ours(solver)
     wall = _WARM_UP_LIMIT if ours else _FOREIGN_WARM_UP_LIMIT
     return warm_up_apart(
         warmth(solver, graph, settings.temperature),

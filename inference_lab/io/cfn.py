@@ -365,9 +365,11 @@ class _Reader:
             if variable in variables:
                 raise self.error(item, f"{shown} names variable {item.shown} twice in its scope")
             variables[variable] = None
-        scope, shape = [*variables], [domains[v].size for v in variables]
+        scope = [*variables]
+        shape = [domains[v].size for v in variables]
         over = f"{shown} over {shown_scope(tuple(variables))}"
-        costs, default = following("defaultcost", "costs"), None
+        costs = following("defaultcost", "costs")
+        default = None
         if costs.items is None and costs.text == "type":
             kind = following("type")
             listed = _parameters(_PARAMETERS.get(kind.text, {}), [*items])
@@ -392,7 +394,8 @@ class _Reader:
         if default is not None:
             table = self._sparse(node, over, scope, default, costs.items, domains)
             return [_Function(node, over, scope, table)]
-        what, size = f"a cost of {shown}", math.prod(shape)
+        what = f"a cost of {shown}"
+        size = math.prod(shape)
         if len(costs.items) != size:
             sizes = shortened(" x ".join(map(str, shape)) or "1", 40)
             raise self.error(node, f"{over} needs {sizes} costs, got {len(costs.items)}")

@@ -116,7 +116,8 @@ def _numbers(data: bytes, path: str) -> tuple[Tokens, dict[bytes, IntArray]]:
             lines.append(b" " * len(line))
     tokens = _LineTokens(b"\n".join(lines), path)
     sizes = np.array([_FIELDS[kind] for kind in kinds], dtype=np.int64)
-    starts, of = np.cumsum(sizes) - sizes, np.array(kinds, dtype="S1")
+    starts = np.cumsum(sizes) - sizes
+    of = np.array(kinds, dtype="S1")
     return tokens, {kind: starts[of == kind, None] + np.arange(n) for kind, n in _FIELDS.items()}
 
 

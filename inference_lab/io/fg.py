@@ -46,7 +46,9 @@ def parse(data: bytes, path: str) -> FactorGraph:
     sizes: list[int] = []
     heads: list[int] = []
     indices, places = [], []
-    at, total, limit = 1, 0, _limits.MAX_ENTRIES + end
+    at = 1
+    total = 0
+    limit = _limits.MAX_ENTRIES + end
     # Variable numbers are limited, because each unnamed variable has a label and takes memory.
     high = _limits.MAX_FREE_LABELS + end
     for f in range(n_factors):

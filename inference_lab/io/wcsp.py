@@ -65,7 +65,9 @@ def parse(data: bytes, path: str) -> FactorGraph:
     scopes: list[list[int]] = []
     tables: list[FloatArray] = []
     heads: list[int] = []
-    at, room, limit = 4 + n, _limits.MAX_ENTRIES + end, _limits.MAX_ENTRIES + end
+    at = 4 + n
+    room = _limits.MAX_ENTRIES + end
+    limit = _limits.MAX_ENTRIES + end
     for f in range(n_functions):
         what = f"the number of variables of function {f}"
         arity = tokens.integer(at, what, high=max(0, end - at - 3))
@@ -142,7 +144,8 @@ class _KeywordParameters:
     def label(self, variable: int | None, what: str) -> int:
         """Return the next parameter, a label of a variable, or of any in the scope."""
         sizes = self._shape if variable is None else [self._shape[variable]]
-        value, high = self.number(what), max(sizes, default=0)
+        value = self.number(what)
+        high = max(sizes, default=0)
         if not (value.is_integer() and 0 <= value < high):
             raise self._unexpected(f"a label, 0 to {high - 1}")
         return int(value)

@@ -73,7 +73,9 @@ def best_label(
 def spread_label(g: GraphArrays, x: IntArray, i: int, label: int, cost: FloatArray) -> int:
     """Return the first neighbouring label that costs no more than `label`, else `label`."""
     # `cost` must have been filled by `best_label`.
-    k, current, value = g.cardinalities[i], x[i], cost[label]
+    k = g.cardinalities[i]
+    current = x[i]
+    value = cost[label]
     # Backwards, so that the first neighbour wins without a branch.
     for q in range(g.adj_ptr[i + 1] - 1, g.adj_ptr[i] - 1, -1):
         b = x[np.uint64(g.adj_var[np.uint64(q)])]

@@ -60,7 +60,8 @@ def cost_scale(graph: FactorGraph) -> float:
     np.cumsum(before, out=before)
 
     def pool_means(edges: Any) -> FloatArray:
-        length, at = graph.pool_sizes(edges), graph.edge_offsets[edges]
+        length = graph.pool_sizes(edges)
+        at = graph.edge_offsets[edges]
         return np.asarray((before[at + length] - before[at]) / length)
 
     def table_means(edges: Any) -> FloatArray:

@@ -39,7 +39,8 @@ def plot_graph(
     import networkx as nx
 
     shown = unary_minimum(graph) if labels is None else graph.check_labels(labels)
-    n, edges = graph.n_variables, graph.edges
+    n = graph.n_variables
+    edges = graph.edges
     if n + graph.n_factors > MOST_NODES:
         raise ValueError(
             f"a picture of a graph shows at most {MOST_NODES} variables and higher-order factors, "

@@ -275,7 +275,8 @@ def call(function: Callable[..., Any], name: str, settings: dict[str, str | None
         parameters = inspect.signature(function).parameters.values()
         hints = typing.get_type_hints(function)
     except (ValueError, TypeError, NameError):  # built in, or annotated with unknown names
-        parameters, hints = {}.values(), {}
+        parameters = {}.values()
+        hints = {}
     keywords = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     needed = [p.name for p in keywords if p.default is p.empty]
     allowed_names = [p.name for p in keywords]

@@ -132,7 +132,9 @@ def with_answers(document: Document, claims: Sequence[Claim] = ()) -> Document:
 
     Each lookup of the answer or evidence that the tables cannot resolve becomes a warning.
     """
-    tables, lead, warnings = document.tables(), [], list(document.warnings)
+    tables = document.tables()
+    lead = []
+    warnings = list(document.warnings)
     for name, text in document.lead:
         shown, missing = filled(text, tables) if name == "Answer" else (text, [])
         lead.append((name, shown))

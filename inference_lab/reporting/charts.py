@@ -119,7 +119,8 @@ def size_chart(
         * sizes
         / sizes[0]
     )
-    names, never = [*names, "linear growth"], np.zeros(len(sizes), dtype=np.bool_)
+    names = [*names, "linear growth"]
+    never = np.zeros(len(sizes), dtype=np.bool_)
     rows = _frame(names, sizes, [*seconds, linear], cut=[*cut, never])
     return curves_chart(names, rows, Axis(growing, "log"), Axis("seconds", "log"), step=False)
 
@@ -310,7 +311,8 @@ def pairs_chart(points: pd.DataFrame, pairs: pd.DataFrame, axes: tuple[str, str]
     points = points.assign(name=points["name"].map(printable)).round(4)
     pairs = pairs.assign(name=pairs["name"].map(printable)).round(4)
     clusters = sorted(points["cluster"].unique())
-    looks, shapes = COLOURS[1:], ["circle", "square", "triangle-up", "diamond"]
+    looks = COLOURS[1:]
+    shapes = ["circle", "square", "triangle-up", "diamond"]
     numbers = range(len(clusters))
     colours = [looks[at % len(looks)] for at in numbers]
     marks = [shapes[at // len(looks) % len(shapes)] for at in numbers]

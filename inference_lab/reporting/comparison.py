@@ -335,7 +335,8 @@ def _rich_table(
     """Lay out the first `limit` problems of a comparison; return also the width of all columns."""
     notes = _footnotes(comparison)
     tables = _problem_tables(comparison, notes)
-    spaces, natural = 2, _line_width(tables)
+    spaces = 2
+    natural = _line_width(tables)
     if width is not None and natural > width:
         spaces = 1
         tables = [
@@ -345,7 +346,8 @@ def _rich_table(
     widths = _widths(tables)
     page = RichTable.grid()
     page.add_column()
-    alarms, warnings = comparison.alarms, _warnings(comparison)
+    alarms = comparison.alarms
+    warnings = _warnings(comparison)
     for alarm in alarms:
         page.add_row(Text(f"CONTRADICTION: {alarm}", style="bold red"))
     for warning in warnings:

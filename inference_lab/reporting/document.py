@@ -279,7 +279,8 @@ def file_stems(names: Iterable[str], default: str) -> list[str]:
     used: set[str] = set()
     result = []
     for stem in stems:
-        unique, number = stem, 1
+        unique = stem
+        number = 1
         while unique in used or (number > 1 and unique in taken):
             number += 1
             unique = f"{stem}-{number}"

@@ -188,7 +188,8 @@ def in_short(results: ResultArrays) -> str:
 
 def _quality(results: ResultArrays) -> list[str]:
     """Return sentences on the solvers closest to the best energies, and the fastest of them."""
-    names, order = results.solvers, [int(s) for s in results.order]
+    names = results.solvers
+    order = [int(s) for s in results.order]
     if (results.of("primal_gap") >= 100.0).all():
         return ["No run found a labelling."]
     if not len(results.complete):
@@ -219,7 +220,8 @@ def _quality(results: ResultArrays) -> list[str]:
 
 def _proofs(results: ResultArrays) -> str:
     """Return a sentence on the solvers with the most proofs, and on the proved problems."""
-    proved, names = results.total.proved, results.solvers
+    proved = results.total.proved
+    names = results.solvers
     n = len(results.problems)
     top_rate = max(float(proved[s]) for s in results.order)
     best = listed([names[s] for s in results.order if proved[s] >= top_rate - 1e-9])

@@ -48,7 +48,8 @@ def _ranks(results: ResultArrays) -> list[Block]:
     test = rank_test(values, ALPHA)
     differ = bool(test.p_value < ALPHA)
     order = np.argsort(test.ranks, kind="stable")
-    ordered, k = [labels[s] for s in order], len(labels)
+    ordered = [labels[s] for s in order]
+    k = len(labels)
     half = test.critical_difference / 2
     columns = (
         column("solver", ordered),

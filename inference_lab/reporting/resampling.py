@@ -60,13 +60,15 @@ def mean_resampled(
     sets, longest = rows.shape
     if sets == 0:
         return np.empty(0)
-    flat, shortest = rows.ravel(), counts.min()
+    flat = rows.ravel()
+    shortest = counts.min()
     rng = np.random.default_rng(seed)
     total = np.zeros(resamples)
     # Not scipy's bootstrap, because it resamples one level only.
     for _ in range(sets):
         set_indices = rng.integers(sets, size=resamples)
-        size, begin = counts[set_indices], set_indices * longest
+        size = counts[set_indices]
+        begin = set_indices * longest
         added = np.zeros(resamples)
         # One draw at a time for all resamples, because that stays within the cache of a processor.
         # Draws beyond the size of a set do not count.

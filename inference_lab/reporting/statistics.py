@@ -128,7 +128,8 @@ def rank_test(values: npt.ArrayLike, alpha: float = 0.05) -> RankTest:
         statistic, p_value = 0.0, 1.0
     elif k == 2:
         # Friedman's test needs three or more solvers.
-        statistic, p_value = np.nan, signed_rank(matrix[:, 0] - matrix[:, 1])
+        statistic = np.nan
+        p_value = signed_rank(matrix[:, 0] - matrix[:, 1])
     else:
         statistic, p_value = friedmanchisquare(*matrix.T)
     # Infinite degrees of freedom, because the variance of ranks is known and not estimated.

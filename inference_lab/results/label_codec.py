@@ -9,9 +9,11 @@ import numpy as np
 
 from inference_lab.graph.arrays import IntArray
 
-#: Records keep labellings of fewer variables than this, and of at most this number of characters,
-#: the limit of texts in records, because random labels hardly compress.
-KEPT_BELOW, LONGEST = 100_000, 100_000
+#: Records keep labellings of fewer variables than this.
+KEPT_BELOW = 100_000
+#: Most characters of a labelling in a record, the limit of its texts, because random labels hardly
+#: compress.
+LONGEST = 100_000
 
 
 def encode_labels(labels: IntArray | None) -> str:

@@ -149,7 +149,9 @@ class LineStore(Generic[_L]):
         begins like a record.
         """
         records: list[_L] = []
-        reasons, self.remarks, cut_off = [], [], ""
+        reasons = []
+        self.remarks = []
+        cut_off = ""
         resembles = False
         for path in (self.archive, self.path):
             for number, line in enumerate(_lines(path) if path.exists() else (), start=1):

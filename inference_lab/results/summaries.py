@@ -321,7 +321,8 @@ def proof(record: Record, problem: ProblemSummary) -> str:
 def _is_best(record: Record, problem: ProblemSummary) -> bool:
     if problem.known_energy == math.inf:
         return record.status == "infeasible"
-    reference, tolerance = problem.known_energy, tolerance_of(record)
+    reference = problem.known_energy
+    tolerance = tolerance_of(record)
     if reference < problem.best_energy:
         tolerance = max(tolerance, _share(reference, problem.energy_scale))
     return proves(record.energy, reference, tolerance)

@@ -228,7 +228,8 @@ def sample(graph: FactorGraph, size: int = SAMPLE, seed: int = 0) -> tuple[Facto
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import breadth_first_order
 
-    n, pairs = graph.n_variables, _neighbours(graph)
+    n = graph.n_variables
+    pairs = _neighbours(graph)
     ends = graph.edges.ravel() if graph.n_edges else graph.factor_scopes
     centre = int(np.random.default_rng(seed).choice(ends)) if len(ends) else 0
     links = coo_array((np.ones(len(pairs)), pairs.T), shape=(n, n)).tocsr()

@@ -88,7 +88,8 @@ def parse_spec(text: str) -> Spec:
     match = _NAME.match(text, at)
     if not match:
         raise fail(at, "a name")
-    name, at = match.group(), skip(match.end())
+    name = match.group()
+    at = skip(match.end())
     settings: dict[str, str | None] = {}
     if at == len(text):
         return Spec(name, settings)
@@ -99,7 +100,8 @@ def parse_spec(text: str) -> Spec:
         match = _KEY.match(text, at)
         if not match:
             raise fail(at, "a setting's name")
-        key, at = match.group(), skip(match.end())
+        key = match.group()
+        at = skip(match.end())
         if at >= len(text) or text[at] != "=":
             raise fail(at, f"'=' after {key!r}")
         at = skip(at + 1)

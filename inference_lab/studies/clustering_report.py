@@ -129,7 +129,8 @@ def _with_gaps(records: Sequence[StudyRecord]) -> list[StudyRecord]:
     results = []
     for record in records:
         place = f"{record.key.task} {record.run}"
-        lowest, value = best.get(place, math.nan), record.objective
+        lowest = best.get(place, math.nan)
+        value = record.objective
         gaps = (
             (value - lowest) / (abs(lowest) or 1.0),
             (value - bound.get(place, math.nan)) / (abs(value) or 1.0),
@@ -203,7 +204,8 @@ def _missing(study: Study, records: Sequence[StudyRecord]) -> list[str]:
 
 def _against_baseline(results: FitArrays, study: Study, prefix: str) -> Section:
     """Compare all methods with the baseline, paired by run, over all data."""
-    score, base = study.scores[0], str(study.baseline)
+    score = study.scores[0]
+    base = str(study.baseline)
     others = [m for m in results.methods if m != base]
     numbers: dict[str, float | None] = {"all": None, **{f"{c:g}": c for c in study.constraints}}
     differences = {
@@ -261,7 +263,8 @@ def _score_tables(results: FitArrays, study: Study, score: str, prefix: str) -> 
 
 def _effort(results: FitArrays, study: Study, prefix: str) -> Section:
     """Report time, objective, violations and proofs, over all data and numbers of constraints."""
-    methods, base = results.methods, study.baseline
+    methods = results.methods
+    base = study.baseline
 
     def of(name: str) -> list[FloatArray]:
         return [results.values[name, method] for method in methods]

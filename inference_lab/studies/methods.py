@@ -173,7 +173,8 @@ def _weights(
     if weight == "variance":
         weight = float(np.var(points.values, axis=0).sum())
     elif weight in ("calibrated", "log-odds"):
-        odds, calibrated = log_odds_of(noise, count), weight == "calibrated"
+        odds = log_odds_of(noise, count)
+        calibrated = weight == "calibrated"
         unit = calibrated_weight(points.values, points.n_classes, 1.0) if calibrated else 1.0
         weight = unit * odds
     listed = weight if isinstance(weight, list) else [weight]
@@ -232,7 +233,8 @@ def _fit(
         warnings.simplefilter("ignore", clustering.PairWeightWarning)
         warnings.simplefilter("ignore", clustering.MergedClassesWarning)
         warnings.simplefilter("ignore", clustering.ContradictoryPairsWarning)
-        loaded, since = timer.seconds, perf_counter()
+        loaded = timer.seconds
+        since = perf_counter()
         estimator.fit(points.values, **supervision)
         seconds = max(0.0, perf_counter() - since - (timer.seconds - loaded))
     truth, labels = points.labels[draw.scored], estimator.labels_[draw.scored]

@@ -175,7 +175,8 @@ def _enlarged(points: StudyPoints, n: int) -> StudyPoints:
     dimensions = points.values.shape[1]
     values = np.empty((n, dimensions))
     for label in np.unique(points.labels).tolist():
-        of_class, here = points.values[points.labels == label], np.flatnonzero(labels == label)
+        of_class = points.values[points.labels == label]
+        here = np.flatnonzero(labels == label)
         mean = of_class.mean(axis=0)
         h = (4.0 / ((dimensions + 2) * len(of_class))) ** (1.0 / (dimensions + 4))
         covariance = np.atleast_2d(np.cov(of_class, rowvar=False, bias=True))

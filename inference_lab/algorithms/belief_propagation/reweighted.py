@@ -80,7 +80,8 @@ def _store(start: int, k: int, to: int, update: Update, state: State, out: Float
     for a in range(k):
         if state.unary[start + a] < np.inf:
             minimum = min(minimum, out[a])
-    difference, size = 0.0, update.scale
+    difference = 0.0
+    size = update.scale
     for a in range(k):
         if state.unary[start + a] < np.inf:
             value = out[a] - minimum
@@ -117,7 +118,8 @@ def sweep(
             j = g.adj_var[p]
             kj = g.cardinalities[j]
             rho = state.rho[h >> 1]
-            back, other = state.ptr[state.reverse[p]], g.unary_ptr[j]
+            back = state.ptr[state.reverse[p]]
+            other = g.unary_ptr[j]
             for b in range(kj):
                 work.cavity[b] = (
                     rho * state.belief[other + b] - state.messages[back + b]

@@ -388,7 +388,8 @@ def pass_along(
         if general is not None:
             k = net.cardinalities[i]
             size = net.cardinalities[j]
-        entry, other = net.unary_ptr[i], np.uint64(net.unary_ptr[j])
+        entry = net.unary_ptr[i]
+        other = np.uint64(net.unary_ptr[j])
         to = np.uint64(net.arcs[p]["to"])
         for b in range(size):
             a = np.uint64(b)

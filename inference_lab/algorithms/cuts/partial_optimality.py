@@ -146,7 +146,8 @@ def reduce(
         dropped = search.eliminate() + search.roof_duality()
         if dropped <= _WORTHWHILE * float(search.n_alive.sum()) or (search.n_alive == 1).all():
             break
-    alive, n_alive = search.alive.astype(bool), search.n_alive
+    alive = search.alive.astype(bool)
+    n_alive = search.n_alive
 
     def pays() -> bool:
         ruled_out = alive.size - int(np.count_nonzero(alive))

@@ -135,7 +135,8 @@ def fold(g: GraphArrays, fixed: IntArray, unary: FloatArray) -> float:
 
 def unchanged(graph: FactorGraph, rounds: int) -> Reduction:
     """Return the reduction that rules out no label."""
-    n, ptr = graph.n_variables, graph.unary_ptr
+    n = graph.n_variables
+    ptr = graph.unary_ptr
     labels = np.arange(graph.unary_values.size) - np.repeat(ptr[:-1], graph.cardinalities)
     return Reduction(graph, np.full(n, -1), np.arange(n), ptr, labels, False, rounds)
 
@@ -182,7 +183,8 @@ def shrink(
     constants = factors.chosen(settled_ones).values.tolist()
     constant = functools.reduce(operator.add, constants, constant)
     if math.isinf(constant):
-        infeasible, constant = True, 0.0
+        infeasible = True
+        constant = 0.0
     reduced = FactorGraph.from_terms(
         Unaries(n_alive[variables], label_ptr, costs),
         _restricted_terms(graph, alive, number),

@@ -251,7 +251,9 @@ class LabelChoice:
         should_stop: Callable[[], bool] | None = None,
     ) -> Choice | None:
         """Choose between two labellings at every variable; return None if stopped."""
-        arcs, single, n = self.network.arcs, self.network.arrays, self.graph.n_variables
+        arcs = self.network.arcs
+        single = self.network.arrays
+        n = self.graph.n_variables
         infinite, finite, pairs, positive = _fill(
             self.graph.arrays, arcs, single, zero, one, self.infinity
         )

@@ -224,7 +224,8 @@ def least_of_three(ki: int, kj: int, kl: int, pairs: FloatArray) -> float:
 @inlined
 def sizes_of(g: GraphArrays, c: int, clusters: ClusterArrays) -> tuple[int, int, int]:
     """Return the numbers of labels of a cluster's variables."""
-    variables, k = clusters.variables, g.cardinalities
+    variables = clusters.variables
+    k = g.cardinalities
     return k[variables[c, 0]], k[variables[c, 1]], k[variables[c, 2]]
 
 

@@ -75,7 +75,8 @@ class ClusterArrays(NamedTuple):
 
 def no_clusters(graph: FactorGraph) -> ClusterArrays:
     """Return `ClusterArrays` without clusters."""
-    nothing, start = np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    nothing = np.empty(0, dtype=np.int64)
+    start = np.zeros(1, dtype=np.int64)
     names, costs = np.empty((0, 3), dtype=np.int32), np.empty(0)
     inside = np.zeros(graph.n_variables + 1, dtype=np.int64)
     return ClusterArrays(names, names, start, costs, inside, nothing, costs)
@@ -102,7 +103,8 @@ def start_dual(
     """Return the dual in which terms have moved parts of their costs to variables."""
     # Parts are zero by default. The messages of any min-sum algorithm from an edge, or from a
     # position of a factor's scope, to a variable are valid parts. ``+inf`` rules a label out.
-    halves, slots = half_ptr(graph), slot_ptr(graph)
+    halves = half_ptr(graph)
+    slots = slot_ptr(graph)
     parts = []
     unary = graph.unary_values.copy()
     for name, values, ptr, variables in (
@@ -544,7 +546,8 @@ def decode(
         add_counted(k, dual.unary[u:], work.first, infinite)
         for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
             h, j = g.adj_half[p], g.adj_var[p]
-            e, start = h >> 1, dual.half_ptr[h]
+            e = h >> 1
+            start = dual.half_ptr[h]
             b = x[j]
             if b < 0:
                 held_back(

@@ -12,14 +12,16 @@ class Standstill:
         # Gains up to `tolerance` times the total gain plus `scale` (the mean cost) count as none.
         self.tolerance, self.patience, self.scale = tolerance, patience, scale
         self.first: float | None = None
-        self.bound, self.gain = -math.inf, math.inf
+        self.bound = -math.inf
+        self.gain = math.inf
         self._calm = 0
 
     def reached(self, bound: float) -> bool:
         """Add the bound of an iteration; return whether the bound has converged."""
         if self.first is None:
             self.first = bound
-        self.gain, self.bound = bound - self.bound, bound
+        self.gain = bound - self.bound
+        self.bound = bound
         small = self.gain <= self.tolerance * (bound - self.first + self.scale)
         self._calm = self._calm + 1 if small else 0
         return self._calm >= self.patience

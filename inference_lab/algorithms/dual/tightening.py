@@ -81,7 +81,8 @@ def tighten(
     # clusters, and add the most promising ones: frustrated cycles cut into triangles (Sontag, Choe
     # and Li 2012). All parts passed on before stay, so the bound never falls.
     state = DualClusters(graph, dual)
-    scale, step = cost_scale(graph), energy_step(graph)
+    scale = cost_scale(graph)
+    step = energy_step(graph)
     start = bound = state.bound()
     rounds = 0
     natural = np.arange(graph.n_variables)

@@ -43,7 +43,9 @@ class Schedule(NamedTuple):
 
 def make_plan(graph: FactorGraph, order: IntArray) -> Schedule:
     """Lay out the messages for visits in a given order."""
-    n, m, g = graph.n_variables, graph.n_edges, graph.arrays
+    n = graph.n_variables
+    m = graph.n_edges
+    g = graph.arrays
     rank = np.empty(n, dtype=np.int32)
     rank[order] = np.arange(n, dtype=np.int32)
     ptr = starts_of(np.diff(g.adj_ptr)[order])
@@ -59,7 +61,8 @@ def make_plan(graph: FactorGraph, order: IntArray) -> Schedule:
     slots = rank[graph.factor_scopes]
     role = np.full(slots.size, MIDDLE, dtype=np.uint8)
     if graph.n_factors:
-        first, factor = graph.factor_ptr[:-1], graph.arrays.slot_factor
+        first = graph.factor_ptr[:-1]
+        factor = graph.arrays.slot_factor
         role[slots == np.minimum.reduceat(slots, first)[factor]] = FIRST
         role[slots == np.maximum.reduceat(slots, first)[factor]] = LAST
     terms = np.bincount(slots, minlength=n)

@@ -325,7 +325,8 @@ def decided_cost(
             total += edge_cost(g, t, labels[label_ptr[i]], labels[label_ptr[j]])
         else:
             f = t - m
-            at, stride = g.table_ptr[f], 1
+            at = g.table_ptr[f]
+            stride = 1
             for s in range(g.factor_ptr[f + 1] - 1, g.factor_ptr[f] - 1, -1):
                 at += stride * labels[label_ptr[g.scopes[s]]]
                 stride *= g.cardinalities[g.scopes[s]]
@@ -503,7 +504,8 @@ def upward(
         p = now.table
         temperature = temperatures[p]
         layout = _prepare(g, tree, p, work)
-        size, block = tree.sizes[p], layout.block
+        size = tree.sizes[p]
+        block = layout.block
         rows = block // size
         blocks = tree.rows[p] // rows
         if now.block == 0:
@@ -566,7 +568,8 @@ def downward(
         p = now.table
         temperature = temperatures[p]
         layout = _prepare(g, tree, p, work)
-        size, block = tree.sizes[p], layout.block
+        size = tree.sizes[p]
+        block = layout.block
         rows = block // size
         blocks = tree.rows[p] // rows
         lo, hi = tree.child_ptr[p], tree.child_ptr[p + 1]
@@ -607,7 +610,8 @@ def downward(
                     work.block[first + a] *= share
                     marginals[label_start + a] += work.block[first + a]
             for j in range(layout.first_child, layout.inputs):
-                base, to = work.base[j] - start, j * block
+                base = work.base[j] - start
+                to = j * block
                 for t in range(block):
                     sums[base + work.look_up[to + t]] += work.block[t]
             budget -= block * (2 * layout.inputs + 16)

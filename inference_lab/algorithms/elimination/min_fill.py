@@ -237,7 +237,8 @@ def _missing_pairs(ptr: IntArray, neighbours: IntArray, weights: IntArray, out: 
     up = np.empty(neighbours.size // 2, dtype=np.int64)
     for v in range(n):
         at = up_ptr[v]
-        degree, total = ptr[v + 1] - ptr[v], 0
+        degree = ptr[v + 1] - ptr[v]
+        total = 0
         squares = 0
         for p in range(ptr[v], ptr[v + 1]):
             u = neighbours[p]
@@ -330,7 +331,8 @@ def _connect(
     lists, weight, key, around, degrees = s.lists, s.weight, s.key, s.around, s.degrees
     gone, hood, hood_stamp, mark = s.gone, s.hood, s.hood_stamp, s.mark
     start, length = lists.start, lists.length
-    count, steps = degree, 0
+    count = degree
+    steps = 0
     for t in range(degree):
         a = hood[t]
         stamp = turn * mark.size + t
@@ -467,7 +469,8 @@ def contract(graph: Interactions, enough: float, most_steps: int) -> float:
         token += 1
         for p in range(start, start + degree):
             mark[pool[p]] = token
-        into, fewest = int64(-1), n + 1
+        into = int64(-1)
+        fewest = n + 1
         for p in range(start, start + degree):
             u = pool[p]
             common = 0

@@ -146,7 +146,10 @@ def elimination_order(
     # The size of a table of the three variables with fewest labels; smaller graphs reduce to none.
     necessary = float(np.sort(graph.log2_sizes)[:3].sum())
     first, core, variables, largest, entries = reduce(graph, necessary)
-    order, method, complete, needed = graph.variables[first], "safe reductions", True, 0.0
+    order = graph.variables[first]
+    method = "safe reductions"
+    complete = True
+    needed = 0.0
     cut_short = False
     if core.variables.size:
         step_limit = int(min(most_steps, _SEARCH_STEPS + _STEPS_PER_VARIABLE * core.variables.size))

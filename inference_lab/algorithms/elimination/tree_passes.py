@@ -105,7 +105,8 @@ class TreePasses:
     def __init__(
         self, plan: EliminationPlan, tree: Tree, temperature: float | FloatArray, back: bool
     ) -> None:
-        self.plan, self.heat = plan, np.full(tree.rows.size, temperature)
+        self.plan = plan
+        self.heat = np.full(tree.rows.size, temperature)
         self.tree = keep_all(tree) if back else tree
         messages, choices, sums = plan.entries(self.tree, back)
         self.work = workspace(self.tree, plan.scratch)
@@ -115,7 +116,8 @@ class TreePasses:
 
     def upward(self, g: GraphArrays, run: Run, outcome: Outcome) -> float:
         """Make the pass to the roots; return their sum, `inf` if infeasible, NaN if cut short."""
-        tree, now = self.tree, self.work.now[0]
+        tree = self.tree
+        now = self.work.now[0]
         now.table = now.block = 0
         while now.table < tree.rows.size:
             if run.should_stop(outcome.iterations):
@@ -136,9 +138,11 @@ class TreePasses:
 
     def downward(self, g: GraphArrays, run: Run, outcome: Outcome) -> FloatArray | None:
         """Make the backward pass; return the marginals, flat, or None if it was cut short."""
-        tree, now = self.tree, self.work.now[0]
+        tree = self.tree
+        now = self.work.now[0]
         shares = np.zeros(tree.labels.size)
-        now.table, now.block = tree.rows.size - 1, 0
+        now.table = tree.rows.size - 1
+        now.block = 0
         self.messages[tree.at[np.diff(tree.sep_ptr) == 0]] = 1.0
         while now.table >= 0:
             if run.should_stop(outcome.iterations):

@@ -48,7 +48,8 @@ class IncrementalRelaxation(Relaxation):
         """Drop inequalities, then append others; every labelling must satisfy ``rows x <= rhs``."""
         from scipy.sparse import vstack
 
-        at, model = self.model.b_eq.size, self.model
+        at = self.model.b_eq.size
+        model = self.model
         mask = np.ones(model.b_ub.size, dtype=bool)
         mask[drop] = False
         self.model = replace(

@@ -16,9 +16,10 @@ from inference_lab.graph.arrays import FloatArray, starts_of
 
 #: HiGHS's tolerance of feasibility, by which it also prunes.
 _FEASIBILITY = 1e-9
-#: Size of the largest cost, and of the gap to be closed, after scaling: HiGHS's tolerance of dual
-#: feasibility is absolute, too.
-_LARGEST_COST, _SCALED_GAP = 1e8, 1e3
+#: Size of the largest cost after scaling: HiGHS's tolerance of dual feasibility is absolute, too.
+_LARGEST_COST = 1e8
+#: Size of the gap to be closed, after scaling.
+_SCALED_GAP = 1e3
 #: The absolute gap at which solvers that PuLP drives stop.
 _PULP_GAP = 1e-6
 #: HiGHS's code for a solution that satisfies all constraints.

@@ -50,7 +50,8 @@ def signed_graph(n: int, edges: npt.ArrayLike, weights: npt.ArrayLike) -> Signed
     """Return the graph of n vertices; weights of parallel edges are added, loops are dropped."""
     ends = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
     proper = ends[:, 0] != ends[:, 1]
-    (i, j), w = ends[proper].T, np.asarray(weights, dtype=np.float64)[proper]
+    i, j = ends[proper].T
+    w = np.asarray(weights, dtype=np.float64)[proper]
     both = (np.concatenate([i, j]), np.concatenate([j, i]))
     matrix = coo_array((np.concatenate([w, w]), both), shape=(n, n)).tocsr()
     matrix.eliminate_zeros()

@@ -15,9 +15,10 @@ from inference_lab.algorithms.search.state import (
 )
 from inference_lab.kernels.heap import pop, push
 
-#: Passes of a propagation without a gain before it stops; a gain below ``2 ** -_SMALL_GAIN`` of the
-#: gap between bound and cutoff does not count.
-_PATIENCE, _SMALL_GAIN = 20, 10
+#: Passes of a propagation without a gain before it stops.
+_PATIENCE = 20
+#: A gain below ``2 ** -_SMALL_GAIN`` of the gap between bound and cutoff does not count.
+_SMALL_GAIN = 10
 
 #: Cost of checking a known support, in table entries.
 _LOOK = 8

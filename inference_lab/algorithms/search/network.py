@@ -299,7 +299,8 @@ def integer_network(
             piece = members[begin : begin + _LONG, None]
             network.add_all(piece, unary[ptr[piece] + np.arange(k)])
     for block in dense_tables(graph):
-        tables, ends = integers(table_rises(block.tables)), graph.edges[block.edges]
+        tables = integers(table_rises(block.tables))
+        ends = graph.edges[block.edges]
         changes = np.zeros(len(ends) - 1, dtype=np.bool_)
         if some:
             changes = (sizes[ends[1:]] != sizes[ends[:-1]]).any(axis=1)

@@ -28,8 +28,10 @@ ALL = ARC | DIRECTIONAL | EXISTENTIAL | NEAR
 #: Maximum backtracks of a depth-first search before the node of least bound is opened.
 MOST_BACKTRACKS = 1 << 14
 
-#: Capacity of the pool of open nodes and their paths, and initial trail length per cell.
-_POOL, _TRAIL = 1 << 19, 4
+#: Capacity of the pool of open nodes and their paths.
+_POOL = 1 << 19
+#: Initial trail length per cell.
+_TRAIL = 4
 
 
 class Functions(NamedTuple):

@@ -198,7 +198,8 @@ def _close(p: Functions, v: Virtual, theta: int) -> int:
                 killed += 1
                 if last:
                     return -killed
-    head, waiting = 0, n
+    head = 0
+    waiting = n
     while waiting > 0:
         j = v.queue[head]
         head = (head + 1) % n
@@ -242,13 +243,16 @@ def _ask(p: Functions, v: Virtual, at: int, theta: int) -> None:
         cost = _cost(p, v, f, e)
         if cost < 0 or cost >= theta:
             continue
-        lacks, first, place = 0, at, 0
+        lacks = 0
+        first = at
+        place = 0
         for u in range(p.slots[f], p.slots[f + 1]):
             b = _label(p, u, e)
             other = p.ptr[p.scope[u]] + b
             lacks += v.out[p.shift_at[u] + b] - v.into[p.shift_at[u] + b]
             if v.killer[other] != _NOTHING and v.when[other] < v.when[first]:
-                first, place = other, p.shift_at[u] + b
+                first = other
+                place = p.shift_at[u] + b
         if lacks > 0:
             v.into[place] += lacks
             v.asked[first] += lacks
@@ -292,7 +296,9 @@ def _raise_once(p: Functions, v: Virtual, theta: int) -> int:
     begin = p.ptr[wiped]
     for r in range(v.size[wiped]):
         v.asked[begin + v.dom[begin + r]] = 1
-    part, most, moved = _MOST_MOVED, 1, 0
+    part = _MOST_MOVED
+    most = 1
+    moved = 0
     for q in range(last, -1, -1):
         at = v.order[q]
         most = max(most, v.asked[at])

@@ -162,7 +162,8 @@ class CutRows:
         """Return the rows after node i became node ``of[i]``; merged nodes have ``X_ij = 1``."""
         row = np.repeat(np.arange(len(self)), np.diff(self.ptr))
         i, j = of[self.i], of[self.j]
-        n, one = int(of.max()) + 1, i == j
+        n = int(of.max()) + 1
+        one = i == j
         where = np.maximum(i, j)[~one] * n + np.minimum(i, j)[~one]
         terms = csr_array((self.value[~one], (row[~one], where)), shape=(len(self), n * n))
         rows = CutRows(n, self.fixed)
@@ -254,7 +255,8 @@ class TriangleSearch:
         if self._count > 2 * limit:
             best = np.argpartition(-violations[: self._count], limit)[:limit]
             codes[:limit], violations[:limit] = codes[best], violations[best]
-            self._count, self._threshold = limit, float(violations[:limit].min())
+            self._count = limit
+            self._threshold = float(violations[:limit].min())
 
     def codes(self, old_codes: IntArray) -> IntArray:
         """Return the codes of the most violated triangles that are not known yet."""

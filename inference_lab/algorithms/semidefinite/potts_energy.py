@@ -147,7 +147,9 @@ def build_model(graph: FactorGraph) -> PottsEnergy | str:
         return "the relaxation covers terms of one and two variables, not of three or more"
     if graph.has_infinite:
         return "the relaxation covers finite costs only; try persistency(then=semidefinite)"
-    n, sizes, edges = graph.n_variables, graph.cardinalities, graph.edges
+    n = graph.n_variables
+    sizes = graph.cardinalities
+    edges = graph.edges
     if n == 0:
         none = np.empty((0, 2), dtype=np.int64)
         return PottsEnergy(graph, [], graph.constant, 0.0, none, np.empty(0))

@@ -309,7 +309,9 @@ class SDPRelaxation:
         self.part = part
         self.cuts = cuts
         self.rng = rng
-        n, k, order = part.n_nodes, part.n_labels, part.order
+        n = part.n_nodes
+        k = part.n_labels
+        order = part.order
         self.low = -1.0 / (k - 1)
         self.boxed = boxed or k > 2
         # With two labels the single terminal is treated like a node.
@@ -373,7 +375,9 @@ class SDPRelaxation:
         merge /= merge.sum(axis=1, keepdims=True)
         self.y = np.tril(merge @ _whole(other.y) @ merge.T)
         np.fill_diagonal(self.y, 1.0)
-        self.rows, self.pool, self.threshold = other.rows.merged(of), other.pool, other.threshold
+        self.rows = other.rows.merged(of)
+        self.pool = other.pool
+        self.threshold = other.threshold
 
     # ------------------------------------------------------------------ the cone
 
@@ -473,7 +477,8 @@ class SDPRelaxation:
 
     def _correct(self, point: DualPoint) -> float:
         """Return the bound that a point of the dual proves; -inf if it is not better."""
-        matrix, size = point.matrix, point.matrix.shape[0]
+        matrix = point.matrix
+        size = point.matrix.shape[0]
         try:
             eigenvalue = float(
                 eigh(
@@ -552,7 +557,8 @@ class SDPRelaxation:
         rows.keep(rows.multiplier > 0.0)
         if not self.cuts:
             return 0
-        k, order = self.part.n_labels, self.order
+        k = self.part.n_labels
+        order = self.order
         search = TriangleSearch(
             self.y, k == 2, self.threshold, _TRIANGLES * order, _TRIANGLE_WORK, self.rng
         )
@@ -591,7 +597,9 @@ class SDPRelaxation:
         # Nodes are compared with the terminals in random directions; with 0 of them, the vectors
         # themselves. Without terminals ``k`` random vectors replace them (Frieze and Jerrum 1997;
         # for two labels, a random hyperplane as in Goemans and Williamson 1995).
-        n, k, factor = self.part.n_nodes, self.part.n_labels, self.factor
+        n = self.part.n_nodes
+        k = self.part.n_labels
+        factor = self.factor
         rank = factor.shape[1]
         if not self.part.has_terminals:
             return np.asarray((factor @ self.rng.normal(size=(rank, k))).argmax(axis=1))
