@@ -76,9 +76,6 @@ class CompileTimer:
             self.end()
 
 
-#: Seconds of compilation after which a line says what is compiled.
-_PATIENCE = 2.0
-
 #: The solver that is running.
 _subject: ContextVar[str] = ContextVar("subject", default="")
 
@@ -96,6 +93,8 @@ class CompileNotice:
         self.once = "once per machine"
         #: Whether this is a worker process of the harness.
         self.silent = False
+        #: Seconds of compilation after which a line says what is compiled.
+        self.patience = 2.0
         self._waited: dict[str, float] = {}
         self._reported: set[str] = set()
         self._depth = 0
@@ -127,7 +126,7 @@ class CompileNotice:
         self._current = _subject.get() or (f"kernels of {room}" if room != module else "")
         self._since = monotonic()
         if self._current and self._current not in self._reported and not self.silent:
-            rest = max(0.0, _PATIENCE - self._waited.get(self._current, 0.0))
+            rest = max(0.0, self.patience - self._waited.get(self._current, 0.0))
             # A thread, because the compiler returns control only after each kernel, of which some
             # take seconds.
             self._alarm = threading.Timer(rest, self._report, [self._current])

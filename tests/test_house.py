@@ -34,6 +34,20 @@ from house import (
 #: It grows only by what every solver needs. Sizes of other rooms are a report, `make house`.
 MOST_CORE_LINES, MOST_CORE_MODULES = 6325, 36
 
+#: Private constants that tests replace, and why neither data nor a setting takes their place.
+REPLACED = {
+    "_BLOCK _BLOCK_WORK _CHUNK _FIRST_PARTS _ROOT_PARTS _STEPS _STRETCH _WORK": (
+        "work between two looks at the clock: results are compared for parts of any size"
+    ),
+    "_CAPACITY _MOST_PAIRS _POOL _SMALL_RUN _TRAIL": (
+        "capacities that only minutes of work or gigabytes reach"
+    ),
+    "_FOREIGN_WARM_UP_LIMIT _GRACE _LOADING_LIMIT _SCHEDULER_PATIENCE _SETUP_SECONDS "
+    "_WALL_CONSTANT": "seconds that a test would wait for",
+    "_COARSE_FROM _MANY _SETTLED": "two ways to one result are compared on the same data",
+    "_FOLDER _PROCESS _SPLIT": "another cache, another process, another release of scikit-learn",
+}
+
 
 def test_every_module_is_in_a_room():
     assert {room(name) for name in modules() if name} == set(ROOMS)
@@ -120,6 +134,50 @@ def test_names_outside_the_code_still_exist():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     patterns = project["tool"]["ruff"]["lint"]["per-file-ignores"]
     assert [pattern for pattern in patterns if not any(ROOT.glob(pattern))] == []
+
+
+def private_constants() -> set[str]:
+    """Return the private constants of all modules."""
+    return {
+        node.id
+        for tree in modules().values()
+        for statement in tree.body
+        if isinstance(statement, ast.Assign | ast.AnnAssign)
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        if re.fullmatch(r"_[A-Z][A-Z0-9_]*", node.id)
+    }
+
+
+def replaced(tree: ast.Module) -> set[str]:
+    """Return the last parts of names that a test replaces: in calls, or as whole dotted paths."""
+    names = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=str(text)) if re.fullmatch(r"\w+(\.\w+)+", text):
+                names.append(text)
+            case ast.Call() if re.search(r"setattr|setitem|patch", ast.unparse(node.func)):
+                names += [part.value for part in ast.walk(node) if isinstance(part, ast.Constant)]
+                names += [keyword.arg for keyword in node.keywords]
+    return {name.rpartition(".")[2] for name in names if isinstance(name, str)}
+
+
+def test_tests_replace_no_private_constant_without_a_reason():
+    """Data that reach the behaviour come first, then a setting."""
+    names = {
+        name
+        for folder in ("tests", "benchmarks")
+        for path in (ROOT / folder).rglob("*.py")
+        for name in replaced(ast.parse(path.read_text(encoding="utf-8")))
+    }
+    assert names & private_constants() == set(" ".join(REPLACED).split())
+    for text in (
+        "monkeypatch.setattr(icm, '_STRETCH', 2)",
+        "patch.setattr('inference_lab.solvers.icm._STRETCH', 2)",
+        "PARTS = {'icm': ('solvers.icm._STRETCH', 2)}",
+        "mock.patch.multiple(icm, _STRETCH=2)",
+    ):
+        assert "_STRETCH" in replaced(ast.parse(text)) & private_constants(), text
 
 
 def test_lines_are_counted_as_a_reader_counts_them():

@@ -96,35 +96,30 @@ def test_few_points_choose_one_of_two_cuts(side, n):
     assert adjusted_rand_score(truth, labels) > 0.6
 
 
-def test_vectors_solve_the_generalised_problem(monkeypatch):
-    """Lanczos iterations agree with all eigenvectors and solve the equation."""
-    points, corner = blobs(240)
+@pytest.mark.parametrize("n", [240, 320])
+def test_vectors_solve_the_generalised_problem(n):
+    """All eigenvectors, and from 300 points on those of Lanczos iterations, solve the equation."""
+    points, corner = blobs(n)
     pairs = Constraints.sample(corner, 80, np.random.default_rng(0))
-    dense = FlexibleSpectral(4, random_state=0).fit(points, **pairs.fit_params())
-    monkeypatch.setattr(baselines, "_ALL_EIGENVALUES", 0)
-    sparse = FlexibleSpectral(4, random_state=0).fit(points, **pairs.fit_params())
-    np.testing.assert_allclose(sparse.eigenvalues_, dense.eigenvalues_, rtol=1e-5)
-    assert sparse.beta_ == pytest.approx(dense.beta_)
-    assert sparse.objective_ == pytest.approx(dense.objective_, rel=1e-4)
-    # Rounding decides between starts of k-means that end alike, and so the numbers of clusters.
-    assert adjusted_rand_score(dense.labels_, sparse.labels_) == 1.0
+    model = FlexibleSpectral(4, random_state=0).fit(points, **pairs.fit_params())
+    assert adjusted_rand_score(corner, model.labels_) > 0.8
 
-    similar = np.eye(240)
+    similar = np.eye(n)
     similar += baselines._similarities(points, 10, None).toarray()
     root = np.sqrt(similar.sum(axis=1))
-    laplacian = np.eye(240) - similar / np.outer(root, root)
-    links = np.zeros((240, 240))
+    laplacian = np.eye(n) - similar / np.outer(root, root)
+    links = np.zeros((n, n))
     for ends, sign in ((pairs.must_link, 1.0), (pairs.cannot_link, -1.0)):
         i, j = ends.T
         links[i, j] = links[j, i] = sign
     links /= np.outer(root, root)
-    assert dense.beta_ == pytest.approx(0.1 * np.linalg.eigvalsh(links)[-3])
+    assert model.beta_ == pytest.approx(0.1 * np.linalg.eigvalsh(links)[-3])
     # The smallest positive generalised eigenvalues, from the non-symmetric problem.
     inverse = np.linalg.eigvals(
-        np.linalg.solve(laplacian + 1e-5 * np.eye(240), links - dense.beta_ * np.eye(240))
+        np.linalg.solve(laplacian + 1e-5 * np.eye(n), links - model.beta_ * np.eye(n))
     ).real
     positive = 1.0 / inverse[inverse > 0]
-    for value in dense.eigenvalues_:
+    for value in model.eigenvalues_:
         assert abs(positive - value).min() < 1e-6 * value
 
 

@@ -19,7 +19,6 @@ from inference_lab.clustering import (
     PCKMeans,
     TVClust,
     fit_on_sample,
-    large_data,
 )
 from inference_lab.clustering.large_data import batches
 from inference_lab.constraints import Constraints
@@ -33,23 +32,21 @@ def drawn(n: int = 3_000, d: int = 4) -> tuple[np.ndarray, np.ndarray, Constrain
     return points, truth, Constraints.sample(truth, 60, rng)
 
 
-@pytest.fixture
-def small_batches(monkeypatch):
-    monkeypatch.setattr(large_data, "_ENTRIES", 400)
+def copied(rows: np.ndarray) -> np.ndarray:
+    """Return 90 copies of rows, which are more than one batch holds."""
+    return np.concatenate([rows] * 90)
 
 
-@pytest.mark.usefixtures("small_batches")
 def test_batches_hold_all_rows_in_order():
-    points = np.arange(1_000.0).reshape(250, 4)
+    points = np.arange(2_560_000.0).reshape(640_000, 4)
     for data in (points, csr_array(points), pd.DataFrame(points)):
         parts = list(batches(data))
-        assert [part.shape[0] for part in parts] == [100, 100, 50]
+        assert [part.shape[0] for part in parts] == [262_144, 262_144, 115_712]
     assert (np.concatenate(list(batches(points))) == points).all()
     rows = [[1.0], [2.0]]
     assert list(batches(rows)) == [rows]
 
 
-@pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize(
     "model",
     [
@@ -65,14 +62,15 @@ def test_predictions_do_not_depend_on_the_container(model, tmp_path):
     array = pytest.importorskip("dask.array")
     points, _, pairs = drawn()
     model.fit(points, **pairs.fit_params())
+    whole = copied(np.concatenate([model.predict(points[:90]), model.predict(points[90:])]))
+    points = copied(points)
     np.save(tmp_path / "points.npy", points)
     mapped = np.load(tmp_path / "points.npy", mmap_mode="r")
-    whole = np.concatenate([model.predict(points[:90]), model.predict(points[90:])])
     for data in (
         points,
         mapped,
-        array.from_array(mapped, chunks=(700, 4)),
-        array.from_array(points, chunks=(1_000, 3)),
+        array.from_array(mapped, chunks=(63_000, 4)),
+        array.from_array(points, chunks=(90_000, 3)),
     ):
         labels = model.predict(data)
         assert labels.dtype == np.int64 and (labels == whole).all()
@@ -92,27 +90,25 @@ def test_predictions_make_no_copy_of_the_data(tmp_path):
     assert peak < points.nbytes
 
 
-@pytest.mark.usefixtures("small_batches")
 def test_a_sample_holds_all_pairs_and_its_labels_are_kept():
     array = pytest.importorskip("dask.array")
     points, _, pairs = drawn()
     hard = pairs.with_weights(ml_weight=np.inf, cl_weight=np.inf)
     model = PCKMeans(3, random_state=0)
-    labels = fit_on_sample(model, points, 500, random_state=0, **hard.fit_params())
+    labels = fit_on_sample(model, copied(points), 500, random_state=0, **hard.fit_params())
     assert model.labels_.size == 500
     assert model.violations_.must_link == model.violations_.cannot_link == 0
     ml, cl = pairs.must_link, pairs.cannot_link
     assert (labels[ml[:, 0]] == labels[ml[:, 1]]).all()
     assert (labels[cl[:, 0]] != labels[cl[:, 1]]).all()
     full = PCKMeans(3, random_state=0).fit(points, **hard.fit_params())
-    assert adjusted_rand_score(full.labels_, labels) > 0.95
+    assert adjusted_rand_score(copied(full.labels_), labels) > 0.95
 
-    blocks = array.from_array(points, chunks=(700, 4))
+    blocks = array.from_array(copied(points), chunks=(63_000, 4))
     again = fit_on_sample(model, blocks, 500, random_state=0, **hard.fit_params())
     assert (again == labels).all()
 
 
-@pytest.mark.usefixtures("small_batches")
 def test_arguments_reach_the_fit_of_the_sample():
     points, truth, pairs = drawn()
     names = [f"point {row}" for row in range(len(points))]

@@ -19,8 +19,6 @@ from hypothesis import strategies as st
 from strategies import Recipe, random_pairs, recipes, truncated_linear
 
 import inference_lab as il
-from inference_lab.graph import factor_graph
-from inference_lab.graph import terms as terms_module
 from inference_lab.graph.arrays import (
     DIAGONAL,
     NO_FORM,
@@ -87,12 +85,12 @@ def test_batch_and_single_agree_to_the_last_bit(layout):
     assert g.energy(batch).tolist() == [g.energy(row) for row in x]
 
 
-def test_a_large_batch_is_evaluated_in_blocks(monkeypatch):
+def test_a_large_batch_is_evaluated_in_blocks():
     g = random_graph("mixed", 0)
     x = np.random.default_rng(0).integers(0, g.cardinalities, size=(1000, g.n_variables))
-    whole = g.energy(x)
-    monkeypatch.setattr(factor_graph, "_ENERGY_BLOCK", 100)
-    assert (g.energy(x) == whole).all()
+    # More entries than a block holds.
+    times = 5_000_000 // x.size
+    assert (g.energy(np.tile(x, (times, 1))) == np.tile(g.energy(x), times)).all()
 
 
 @pytest.mark.parametrize(
@@ -145,17 +143,23 @@ def test_parallel_edges_are_added_up(first, second, reverse):
     assert (g.edge_table(2) == alone.edge_table(2)).all()
 
 
-def test_many_parallel_edges_are_merged_in_blocks(monkeypatch):
+def test_many_parallel_edges_are_merged_in_blocks():
+    """Tables have more entries than a block holds."""
     rng = np.random.default_rng(0)
     edges = random_pairs(rng, 6, 60)
-    terms = [
-        DiagonalTerms(edges, rng.normal(size=(60, 3)), rng.normal(size=60)),
-        OwnTables(edges[::-1], rng.normal(size=(60, 3, 3))),
-    ]
-    g = FactorGraph.from_terms(np.zeros((6, 3)), terms)
-    monkeypatch.setattr(terms_module, "_TABLE_BLOCK", 50)
-    blockwise = FactorGraph.from_terms(np.zeros((6, 3)), terms)
-    assert g.n_edges <= 15 and g.content_hash == blockwise.content_hash
+    diagonals, apart, tables = (rng.normal(size=(60, *shape)) for shape in ((200,), (), (200, 200)))
+    g = FactorGraph.from_terms(
+        np.zeros((6, 200)), [DiagonalTerms(edges, diagonals, apart), OwnTables(edges, tables)]
+    )
+    assert g.n_edges <= 15
+    expected = dict.fromkeys(map(frozenset, edges.tolist()), 0.0)
+    for (i, j), *costs in zip(edges.tolist(), diagonals, apart, tables, strict=True):
+        diagonal, other, table = costs
+        dense = np.where(np.eye(200, dtype=bool), diagonal, other) + table
+        expected[frozenset((i, j))] += dense if i < j else dense.T
+    for number, (i, j) in enumerate(g.edges.tolist()):
+        table = g.edge_table(number) if i < j else g.edge_table(number).T
+        np.testing.assert_allclose(table, expected[frozenset((i, j))], atol=1e-12)
 
 
 def test_structure_survives_merging():

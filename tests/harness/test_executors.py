@@ -32,7 +32,6 @@ from inference_lab.harness import dask_cluster, executors
 from inference_lab.harness.campaign import InputError
 from inference_lab.harness.dask_cluster import DaskCluster
 from inference_lab.harness.executors import ExecutorError, through_executor
-from inference_lab.processes import shared_objects
 from inference_lab.processes.memory import physical_memory
 from inference_lab.results.line_store import RecordWarning
 from inference_lab.results.records import RecordStore, environment
@@ -81,13 +80,15 @@ class Hoards(Solver):
 '''
 
 
-def problem(name, seed=0):
+def problem(name, seed=0, n=6):
     rng = np.random.default_rng(seed)
-    edges = [(i, i + 1) for i in range(5)]
-    return il.Problem(name, il.FactorGraph.potts(rng.random((6, 3)), edges, rng.random(5)))
+    edges = [(i, i + 1) for i in range(n - 1)]
+    return il.Problem(name, il.FactorGraph.potts(rng.random((n, 3)), edges, rng.random(n - 1)))
 
 
 PROBLEMS = [problem("a"), problem("b", 1)]
+#: Problems that are too large to be sent with each call.
+LARGE = [problem("a", n=2000), problem("b", 1, n=2000)]
 
 
 @pytest.fixture
@@ -157,14 +158,11 @@ class Recorder(ThreadPoolExecutor):
 
 
 def test_a_large_problem_is_sent_to_each_process_once(monkeypatch):
-    monkeypatch.setattr(shared_objects, "_SMALL", 0)
     with Recorder(1) as executor:
-        made = il.compare(PROBLEMS, "icm", seeds=30, executor=executor, isolate=False)
+        made = il.compare(LARGE, "icm", seeds=30, executor=executor, isolate=False)
         monkeypatch.setattr(executors, "_PROCESS", "another")
-        again = il.compare(PROBLEMS, "icm", seeds=30, executor=executor, isolate=False)
-    assert (
-        fingerprints(again) == fingerprints(made) == local_fingerprints(PROBLEMS, "icm", seeds=30)
-    )
+        again = il.compare(LARGE, "icm", seeds=30, executor=executor, isolate=False)
+    assert fingerprints(again) == fingerprints(made) == local_fingerprints(LARGE, "icm", seeds=30)
     sent = [bool(contents) for _, _, contents, _ in executor.calls]
     # Until the first answers arrive, each call has its problem. The other caller has a new process.
     assert len(sent) == 2 * 60
@@ -172,19 +170,16 @@ def test_a_large_problem_is_sent_to_each_process_once(monkeypatch):
         assert any(calls[:16]) and not any(calls[-30:])
 
 
-def test_a_process_that_lacks_a_problem_receives_it(monkeypatch):
+def test_a_process_that_lacks_a_problem_receives_it():
     """A process that is started in the middle is asked without the problem."""
-    monkeypatch.setattr(shared_objects, "_SMALL", 0)
     with Recorder(1) as executor:
 
         def forget(event):
             if event.record is not None and event.done == 20:
                 executor.submit(lambda: vars(executors._thread_state).clear())
 
-        made = il.compare(
-            PROBLEMS, "icm", seeds=30, executor=executor, progress=forget, isolate=False
-        )
-    assert fingerprints(made) == local_fingerprints(PROBLEMS, "icm", seeds=30)
+        made = il.compare(LARGE, "icm", seeds=30, executor=executor, progress=forget, isolate=False)
+    assert fingerprints(made) == local_fingerprints(LARGE, "icm", seeds=30)
     # Each problem is sent again, with the call that lacked it.
     messages = [call for call in executor.calls if call]
     assert len(messages) > 60

@@ -8,7 +8,6 @@ from sample_records import record
 
 import inference_lab as il
 from inference_lab.harness.results_dir import merge
-from inference_lab.results import label_codec
 from inference_lab.results.json_lines import clean_text
 from inference_lab.results.label_codec import KEPT_BELOW, decode_labels, encode_labels
 from inference_lab.results.records import Record, RecordStore
@@ -89,9 +88,9 @@ def test_an_id_may_be_cut_short_but_not_wrong():
             comparison.labels(unknown)
 
 
-def test_labels_of_many_variables_are_not_kept(monkeypatch):
-    monkeypatch.setattr(label_codec, "KEPT_BELOW", 12)
-    comparison = il.compare(PROBLEMS[0], "icm", isolate=False)
+def test_labels_of_many_variables_are_not_kept():
+    graph = il.FactorGraph.from_terms(np.zeros((KEPT_BELOW, 2)))
+    comparison = il.compare(il.Problem("many", graph), "icm", isolate=False)
     with pytest.raises(ValueError, match="fewer than"):
         comparison.labels(comparison.records[0].id)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from inference_lab import _numba, compile_timer
+from inference_lab import _numba
 from inference_lab._numba import kernel
 from inference_lab.compile_timer import CompileNotice
 
@@ -149,10 +149,11 @@ def test_unused_folders_are_removed_by_the_next_release(
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> CompileNotice:
+def impatient() -> CompileNotice:
     """Return a notice that reports at once."""
-    monkeypatch.setattr(compile_timer, "_PATIENCE", 0.0)
-    return CompileNotice()
+    notice = CompileNotice()
+    notice.patience = 0.0
+    return notice
 
 
 def wait(notice: CompileNotice, module: str) -> None:

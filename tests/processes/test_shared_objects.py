@@ -11,6 +11,9 @@ import pytest
 from inference_lab.processes import shared_objects
 from inference_lab.processes.shared_objects import Lack, Sender, Shared, load
 
+#: Characters of a text that is not sent with each call.
+LARGE = 40_000
+
 
 class Text(Shared):
     """A text, whose length is derived."""
@@ -37,12 +40,6 @@ def empty(monkeypatch):
     monkeypatch.setattr(shared_objects, "_received", OrderedDict())
 
 
-@pytest.fixture
-def large(monkeypatch):
-    """Take every object for a large one."""
-    monkeypatch.setattr(shared_objects, "_SMALL", 0)
-
-
 def test_small_objects_go_with_each_call():
     sender, text = Sender(), Text("abc")
     parcel = sender.parcel(partial(sizes, text, text))
@@ -53,8 +50,8 @@ def test_small_objects_go_with_each_call():
     assert load(parcel, contents)() == [3, 3]
 
 
-def test_large_objects_are_sent_only_where_they_are_missing(large):
-    sender, texts = Sender(), [Text("a" * 1000), Text("b" * 2000)]
+def test_large_objects_are_sent_only_where_they_are_missing():
+    sender, texts = Sender(), [Text("a" * LARGE), Text("b" * 2 * LARGE)]
     parcel = sender.parcel(partial(sizes, *texts))
     assert len(parcel.call) < 500 and len(set(parcel.names)) == 2
     assert sender.contents(parcel.names, large=False) == {}
@@ -62,11 +59,11 @@ def test_large_objects_are_sent_only_where_they_are_missing(large):
     assert lack == Lack(parcel.names)
     first = sender.contents(lack.names[:1], large=True)
     assert load(parcel, first) == Lack(parcel.names[1:])
-    assert load(parcel, sender.contents(lack.names, large=True))() == [1000, 2000]
-    assert load(sender.parcel(partial(sizes, texts[1])), {})() == [2000]
+    assert load(parcel, sender.contents(lack.names, large=True))() == [LARGE, 2 * LARGE]
+    assert load(sender.parcel(partial(sizes, texts[1])), {})() == [2 * LARGE]
 
 
-def test_equal_objects_have_one_name(large):
+def test_equal_objects_have_one_name():
     sender = Sender()
     one, two = Text("abc"), Text("abc")
     names = sender.parcel(partial(sizes, one, two)).names
@@ -75,8 +72,8 @@ def test_equal_objects_have_one_name(large):
     assert sender.parcel(partial(sizes, Text("abd"))).names != names[:1]
 
 
-def test_least_recently_used_objects_are_dropped(large, monkeypatch):
-    sender, texts = Sender(), [Text(letter * 1000) for letter in "abc"]
+def test_least_recently_used_objects_are_dropped(monkeypatch):
+    sender, texts = Sender(), [Text(letter * LARGE) for letter in "abc"]
     parcels = [sender.parcel(partial(sizes, text)) for text in texts]
     monkeypatch.setattr(shared_objects, "_CAPACITY", 2 * len(pickle.dumps(texts[0])))
 
@@ -84,11 +81,11 @@ def test_least_recently_used_objects_are_dropped(large, monkeypatch):
         return load(parcels[number], sender.contents(parcels[number].names, **how))
 
     for number in (0, 1):
-        assert held(number, large=True)() == [1000]
-    assert held(0, large=False)() == [1000]
-    assert held(2, large=True)() == [1000]
-    assert held(0, large=False)() == held(2, large=False)() == [1000]
+        assert held(number, large=True)() == [LARGE]
+    assert held(0, large=False)() == [LARGE]
+    assert held(2, large=True)() == [LARGE]
+    assert held(0, large=False)() == held(2, large=False)() == [LARGE]
     assert isinstance(held(1, large=False), Lack)
     # A call needs all its objects at once, even where they exceed the capacity.
     everything = sender.parcel(partial(sizes, *texts))
-    assert load(everything, sender.contents(everything.names, large=True))() == [1000] * 3
+    assert load(everything, sender.contents(everything.names, large=True))() == [LARGE] * 3

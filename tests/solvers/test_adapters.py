@@ -70,18 +70,16 @@ def test_time_limit_leaves_incumbent_and_bound(name, limit):
 
 
 @pytest.mark.parametrize("name", EXACT)
-def test_sizes_are_refused_with_the_figure(name, monkeypatch):
-    module = sys.modules[type(solver_registry.make(name)).__module__]
-    limit = "_MAX_ENTRIES" if name == "toulbar2" else "_MAX_CLAUSES"
-    monkeypatch.setattr(module, limit, 10)
-    s = il.solve(frustrated(9, 3, 20), name)
-    assert s.status == "unsupported" and "at most 10 are" in s.message
+def test_sizes_are_refused_with_the_figure(name):
+    solver = solver_registry.make(name)
+    large = il.FactorGraph.potts(np.zeros((2, 15_000)), [(0, 1)], 1.0)
+    of_four = il.FactorGraph.from_factors([48] * 4, [((0, 1, 2, 3), np.zeros([48] * 4))])
+    reasons = [solver.supports(graph, 0.0) for graph in (large, of_four)]
     if name == "toulbar2":
-        monkeypatch.undo()
-        monkeypatch.setattr(module, "_MAX_TUPLES", 10)
-        table = np.zeros((2, 2, 2, 2))
-        s = il.solve(il.FactorGraph.from_factors([2] * 4, [((0, 1, 2, 3), table)]), name)
-        assert "16 entries in tables of more than three variables" in s.message
+        assert "of 225000000 entries; at most 200000000 are" in reasons[0]
+        assert "5308416 entries in tables of more than three variables" in reasons[1]
+    else:
+        assert reasons[0] is None and "5308416 clauses; at most 5000000 are" in reasons[1]
 
 
 @pytest.mark.parametrize("arity", [1, 2, 3, 4, 5])

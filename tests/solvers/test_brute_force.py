@@ -11,7 +11,6 @@ import pytest
 import inference_lab as il
 from inference_lab.conformance import exhaustive
 from inference_lab.graph.random_graphs import random_graph
-from inference_lab.solvers import brute_force
 from inference_lab.solvers.brute_force import BruteForce
 
 
@@ -27,10 +26,16 @@ def test_ties_go_to_the_first_labelling_in_lexicographic_order(family):
     assert tied >= 5
 
 
-def test_a_stopped_pass_gives_the_best_so_far_and_proves_nothing(monkeypatch):
-    graph = random_graph("potts", 1)
+def binary(n):
+    """Return a graph of `n` variables of two labels; a pass over 2^17 labellings is one step."""
+    rng = np.random.default_rng(1)
+    edges = [(i, i + 1) for i in range(n - 1)]
+    return il.FactorGraph.potts(rng.normal(size=(n, 2)), edges, rng.normal(size=n - 1))
+
+
+def test_a_stopped_pass_gives_the_best_so_far_and_proves_nothing():
+    graph = binary(18)
     energies = exhaustive(graph).energies
-    monkeypatch.setattr(brute_force, "_BLOCK", 40)
     s = il.solve(graph, "brute-force", max_iterations=1)
     assert s.status == "limit"
     assert s.lower_bound == -math.inf
@@ -39,13 +44,12 @@ def test_a_stopped_pass_gives_the_best_so_far_and_proves_nothing(monkeypatch):
     assert s.claimed_energy == pytest.approx(s.energy)
     # It is the best of a prefix of the lexicographic order.
     visited = int(np.ravel_multi_index(tuple(s.labels), energies.shape))
-    assert visited < 40
+    assert visited < 1 << 17
     assert (energies.ravel()[:visited] > s.energy).all()
 
 
-def test_a_stop_between_the_passes_leaves_the_minimum_but_no_marginals(monkeypatch):
-    graph = random_graph("potts", 1)
-    monkeypatch.setattr(brute_force, "_BLOCK", 40)
+def test_a_stop_between_the_passes_leaves_the_minimum_but_no_marginals():
+    graph = binary(19)
     first = il.solve(graph, "brute-force")
     both = il.solve(graph, "brute-force", temperature=1.0)
     # Stop within the second pass.

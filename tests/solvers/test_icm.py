@@ -274,11 +274,13 @@ def test_limits():
 
 def test_a_sweep_that_was_cut_off_proves_nothing(monkeypatch):
     """The first variables may have no gain while the remaining ones have."""
-    monkeypatch.setattr("inference_lab.solvers.icm._STRETCH", 2)
     monkeypatch.setattr(Run, "remaining", property(lambda self: 0.0))
     monkeypatch.setattr(Run, "should_stop", lambda self, done=0: done > 0)
-    graph = FactorGraph.potts([[0.0, 1.0]] * 3 + [[0.0, 0.1]], [(2, 3)], [0.0])
-    start = np.array([0, 0, 0, 1])
+    # More variables than are visited between two looks at the clock.
+    n = 60_000
+    graph = FactorGraph.potts([[0.0, 1.0]] * (n - 1) + [[0.0, 0.1]], [(n - 2, n - 1)], [0.0])
+    start = np.zeros(n, dtype=np.int64)
+    start[-1] = 1
     s = il.solve(graph, "icm(order=sequential)", initial=start, time_limit=5.0)
     assert s.labels.tolist() == start.tolist() and s.status == "limit"
 

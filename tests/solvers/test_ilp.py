@@ -84,9 +84,9 @@ def test_a_small_integral_program_needs_no_other_steps(monkeypatch):
     graph = as_problem("estep(data=iris, constraints=150)").graph
     s = il.solve(graph, "ilp")
     assert s.status == "optimal" and "share_fixed" not in s.diagnostics
-    monkeypatch.setattr(ilp, "_SMALL_MODEL", 0)
+    large = as_problem("estep(data=iris, constraints=2000)").graph
     with pytest.raises(AssertionError, match="not needed"):
-        il.solve(graph, "ilp")
+        il.solve(large, "ilp")
 
 
 def test_reduction_maps_labels_and_bounds_back():
