@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+from hypothesis import strategies as st
 
+from inference_lab.graph.arrays import FloatArray
 from inference_lab.reporting.charts import Axis, Chart, curves_chart, heatmap, panels
 from inference_lab.reporting.document import (
     Cell,
@@ -19,6 +21,9 @@ from inference_lab.reporting.document import (
     Table,
     Text,
 )
+
+#: Texts of any characters.
+ANY_TEXT = st.text(st.characters(), max_size=40)
 
 SCRIPT = "<script>document.title='owned'</script>"
 
@@ -83,13 +88,21 @@ def table_of(
     return Table(name, caption, tuple(filled), note)
 
 
+def first_curve() -> FloatArray:
+    """Return the values across of the first curve of the profile."""
+    return _curves_across()[0]
+
+
+def _curves_across() -> FloatArray:
+    return 1 + np.sort(np.random.default_rng(0).exponential(1.0, (6, 40)), axis=1)
+
+
 def _profile() -> Chart:
-    rng = np.random.default_rng(0)
     shares = np.linspace(0, 1, 40)
     names = [solver[:20] for solver in SOLVERS[:6]]
     rows = [
-        pd.DataFrame({"solver": name, "x": 1 + np.sort(rng.exponential(1.0, 40)), "y": shares})
-        for name in names
+        pd.DataFrame({"solver": name, "x": across, "y": shares})
+        for name, across in zip(names, _curves_across(), strict=True)
     ]
     across = Axis("time / best time", "log", (1.0, 8.0))
     return curves_chart(names, pd.concat(rows), across, Axis("share of problems"))

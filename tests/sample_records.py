@@ -46,3 +46,16 @@ def column(table, title, key=None):
     titles = [c.title for c in table.columns]
     by = 0 if key is None else titles.index(key)
     return {row[by].text: row[titles.index(title)] for row in table.rows}
+
+
+def rows(table, title):
+    """Return the cells of each row by their titles, by the text of the row in a column."""
+    titles = [c.title for c in table.columns]
+    return {
+        row[titles.index(title)].text: dict(zip(titles, row, strict=True)) for row in table.rows
+    }
+
+
+def picture(document, name):
+    """Return a picture of a report."""
+    return next(p for p in document.pictures() if p.name == name)

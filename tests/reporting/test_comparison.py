@@ -23,7 +23,7 @@ from inference_lab.harness.campaign import InputError
 from inference_lab.harness.progress import log_line
 from inference_lab.harness.warm_up import hard_graph, warm_up_graph
 from inference_lab.reporting.comparison import Comparison
-from inference_lab.results.records import RecordStore
+from inference_lab.results.records import Record, RecordStore
 from inference_lab.results.summaries import gap_percent
 
 #: Runs in this process, because a process for each takes longer than the run.
@@ -428,32 +428,32 @@ def test_unpicklable_arguments_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("energy", "bound", "best", "percent"),
+    ("energy", "bound", "settings", "percent"),
     [
-        (200.0, 150.0, None, 25.0),
-        (300.0, 150.0, 200.0, 75.0),
-        (-200.0, -250.0, None, 20.0),
-        (100.0, 125.0, None, -20.0),
-        (150.0, 125.0, 100.0, 20.0),
-        (17.0, -5.0, 10.0, 220.0),
-        (0.0, -5.0, None, 100.0),
-        (5.0, 5.0, None, 0.0),
-        (0.0, 0.0, None, 0.0),
-        (3.0, 0.0, 0.0, 300.0),  # in percent of 1, if every known value is 0
-        (1.0, -math.inf, None, None),
-        (math.inf, 1.0, 2.0, None),
-        (math.inf, math.inf, None, None),
+        (200.0, 150.0, {}, 25.0),
+        (300.0, 150.0, {"best": 200.0}, 75.0),
+        (-200.0, -250.0, {}, 20.0),
+        (100.0, 125.0, {}, -20.0),
+        (150.0, 125.0, {"best": 100.0}, 20.0),
+        (17.0, -5.0, {"best": 10.0}, 220.0),
+        (0.0, -5.0, {}, 100.0),
+        (5.0, 5.0, {}, 0.0),
+        (0.0, 0.0, {}, 0.0),
+        (3.0, 0.0, {"best": 0.0}, 300.0),  # in percent of 1, if every known value is 0
+        (3e-9, 2e-9, {"best": 2.5e-9, "small": 1e-9}, 40.0),
+        (1.0, -math.inf, {}, None),
+        (math.inf, 1.0, {"best": 2.0}, None),
+        (math.inf, math.inf, {}, None),
+        # Only the tolerance counts as no gap.
+        (1.0, 1.0 - 1e-9, {"tolerance": 1e-8}, 0.0),
+        (1.0, 1.0 + 1e-13, {"tolerance": 1e-8}, 0.0),
+        (1.0, 1.0 - 1e-9, {"tolerance": 1e-10}, 1e-7),
+        (1.0, 1.0 + 1e-9, {"tolerance": 1e-8}, -1e-7),
     ],
 )
-def test_gap_in_percent(energy, bound, best, percent):
-    assert gap_percent(energy, bound, best=best) == percent
-
-
-def test_only_the_tolerance_counts_as_no_gap():
-    for bound in (1.0 - 1e-9, 1.0, 1.0 + 1e-13):
-        assert gap_percent(1.0, bound, tolerance=1e-8) == 0.0
-    assert gap_percent(1.0, 1.0 - 1e-9, tolerance=1e-10) == pytest.approx(1e-7)
-    assert gap_percent(1.0, 1.0 + 1e-9, tolerance=1e-8) == pytest.approx(-1e-7)
+def test_gap_in_percent(energy, bound, settings, percent):
+    gap = gap_percent(energy, bound, **settings)
+    assert gap == percent or gap == pytest.approx(percent, rel=1e-6, abs=0.0)
 
 
 def test_gaps_are_to_the_best_bound_of_all_solvers():
@@ -606,7 +606,11 @@ def test_the_frame_has_one_row_a_run_and_numbers_in_it():
     exact = frame[frame.solver == "Enumerate"]
     assert exact.gap_percent.tolist() == [0.0] * 4 and set(exact.proved) == {"yes"}
     assert frame[frame.status == "error"].gap_percent.isna().all()
+    fields = set(Record.__struct_fields__)
+    added = {"best_bound", "gap_percent", "over_best_percent", "proved"}
+    assert set(frame.columns) - fields == added
     assert not {"trace", "diagnostics"} & set(frame.columns)
+    assert {"schema", "problem", "energy", "memory_limit"} <= set(frame.columns)
 
 
 def test_save_writes_records_and_a_table_and_never_loses_records(tmp_path):

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath, PureWindowsPath
 
 from hypothesis import example, given
 from hypothesis import strategies as st
-from sample_document import AWKWARD
+from sample_document import ANY_TEXT, AWKWARD
 
 from inference_lab.reporting.document import (
     Column,
@@ -20,8 +20,8 @@ from inference_lab.reporting.document import (
 )
 from inference_lab.reporting.printable import printable
 
-ANY_TEXT = st.text(st.characters(), max_size=40)
-
+#: Kinds of characters that change the direction of text.
+EMBEDDINGS = "LRE RLE LRO RLO PDF LRI RLI FSI PDI".split()
 #: Names that Windows reserves for devices.
 DEVICES = {"con", "prn", "aux", "nul"} | {f"{d}{n}" for d in ("com", "lpt") for n in range(10)}
 
@@ -80,17 +80,7 @@ def test_printable(text: str) -> None:
     assert shown == " ".join(shown.split())
     for character in shown:
         assert unicodedata.category(character) not in ("Cc", "Cs", "Zl", "Zp")
-        assert unicodedata.bidirectional(character) not in (
-            "LRE",
-            "RLE",
-            "LRO",
-            "RLO",
-            "PDF",
-            "LRI",
-            "RLI",
-            "FSI",
-            "PDI",
-        )
+        assert unicodedata.bidirectional(character) not in EMBEDDINGS
         assert ord(character) & 0xFFFE != 0xFFFE
 
 

@@ -7,11 +7,9 @@ import hashlib
 import html
 import json
 import re
-import urllib.parse
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,12 +18,13 @@ from unittest import mock
 import numpy as np
 import pytest
 from hypothesis import example, given
-from hypothesis import strategies as st
-from sample_document import SCRIPT, SOLVERS, sample_document, table_of
+from markup import Markup
+from sample_document import ANY_TEXT, SCRIPT, SOLVERS, first_curve, sample_document, table_of
 
 from inference_lab.reporting import page
 from inference_lab.reporting.charts import Drawing
 from inference_lab.reporting.document import (
+    Block,
     Cell,
     Code,
     Column,
@@ -43,47 +42,10 @@ from inference_lab.reporting.writing import write_document
 #: An empty chart.
 BLANK = Drawing({}, "<svg/>", b"")
 
-#: HTML elements without an end tag.
-VOID = {"meta", "img", "br", "hr", "input", "link"}
 
-
-class _Elements(HTMLParser):
-    """All elements of a page with their attribute names, and the attribute values."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, tuple[str, ...]]] = []
-        self.values: list[tuple[str, str, str]] = []
-        self.texts: list[str] = []
-        self.open: list[str] = []
-        # Break opportunities within names are not part of the content.
-        self.feed(re.sub(r'<wbr>|<span class="word">([^<]*)</span>', r"\1", page))
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert len({name for name, _ in attrs}) == len(attrs)
-        self.elements.append((tag, tuple(name for name, _ in attrs)))
-        self.values += [(tag, name, value or "") for name, value in attrs]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        if tag not in VOID:
-            self.handle_endtag(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
-
-    def handle_comment(self, data: str) -> None:
-        raise AssertionError(f"a comment: {data}")
-
-    def of(self, name: str) -> list[str]:
-        return [value for _, attribute, value in self.values if attribute == name]
+def _elements(page: str) -> Markup:
+    """Read a page; break opportunities within names are not part of the content."""
+    return Markup(re.sub(r'<wbr>|<span class="word">([^<]*)</span>', r"\1", page))
 
 
 def _page_of(document: Document) -> str:
@@ -94,15 +56,18 @@ def _page_of(document: Document) -> str:
         return render_page(document, drawings, files)
 
 
-@given(st.text(st.characters(), max_size=30))
+def _page_with(block: Block) -> str:
+    return _page_of(Document("t", sections=(Section("s", (block,)),)))
+
+
+@given(ANY_TEXT)
 @example("</code></pre><script>alert(1)</script>")
 @example("  two\n\n\tlines & <b>")
 def test_code_keeps_its_lines(text: str) -> None:
     """Code is one element with unchanged text."""
-    page = render_page(Document("t", sections=(Section("s", (Code(text),)),)), {}, {})
-    elements = _Elements(page)
-    names = [name for name, _ in elements.elements]
-    assert names.count("pre") == names.count("code") == names.count("script") == 1
+    page = _page_with(Code(text))
+    elements = _elements(page)
+    assert [elements.tags.count(tag) for tag in ("pre", "code", "script")] == [1, 1, 1]
     inside = re.search(r"<pre tabindex=\"0\"><code>(.*)</code></pre>", page, re.DOTALL)
     assert inside is not None
     assert html.unescape(inside[1]) == printable_lines(text)
@@ -131,7 +96,7 @@ def _full_of(text: str) -> Document:
 # ---------------------------------------------------------------------- escaping
 
 
-@given(st.text(st.characters(), max_size=30))
+@given(ANY_TEXT)
 @example(SCRIPT)
 @example('"><img src=x onerror=alert(1)>')
 @example("' onclick='alert(1)")
@@ -141,7 +106,7 @@ def _full_of(text: str) -> Document:
 def test_no_element_comes_from_data(text: str) -> None:
     """A text anywhere in a document yields the same elements and attributes as a plain word."""
     text = f"x{text}"  # content in every place
-    elements, plain = _Elements(_page_of(_full_of(text))), _Elements(_page_of(_full_of("word")))
+    elements, plain = _elements(_page_of(_full_of(text))), _elements(_page_of(_full_of("word")))
     assert elements.elements == plain.elements
     shown = printable(text)
     assert Counter(elements.texts)[shown] == Counter(plain.texts)["word"]
@@ -152,10 +117,10 @@ def test_no_element_comes_from_data(text: str) -> None:
 def test_the_page_is_alone() -> None:
     """Attributes name only parts and files of the report, and requests are forbidden."""
     page = _page_of(sample_document())
-    elements = _Elements(page)
+    elements = _elements(page)
     ids = elements.of("id")
     assert len(set(ids)) == len(ids)
-    for tag, name, value in elements.values:
+    for tag, name, value in elements.attributes:
         if name in ("href", "src", "action", "data", "srcset", "poster"):
             # Files of the report itself, of which the page has a copy.
             assert re.match(r"#|tables/[a-z0-9-]+\.(csv|tex)$|figures/[a-z0-9-]+\.svg$", value), (
@@ -168,7 +133,7 @@ def test_the_page_is_alone() -> None:
         assert not name.startswith("on")
     assert "@import" not in page
     assert not re.search(r"url\((?!#)", page)
-    policy = next(value for _, name, value in elements.values if name == "content")
+    policy = next(value for _, name, value in elements.attributes if name == "content")
     scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
     digests = [hashlib.sha256(script.encode()).digest() for script in scripts]
     allowed = [f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests]
@@ -176,13 +141,15 @@ def test_the_page_is_alone() -> None:
     assert f"script-src {' '.join(allowed)};" in policy
 
 
+def _levels(document: Document) -> list[int]:
+    """Return the levels of the headings of a page."""
+    tags = _elements(_page_of(document)).tags
+    return [int(tag[1]) for tag in tags if re.fullmatch("h[1-6]", tag)]
+
+
 def test_headings_leave_no_level_out() -> None:
     """One heading of the first level, and none deeper than one below the one before."""
-    levels = [
-        int(tag[1])
-        for tag, _ in _Elements(_page_of(sample_document())).elements
-        if re.fullmatch("h[1-6]", tag)
-    ]
+    levels = _levels(sample_document())
     assert levels[0] == 1
     assert levels.count(1) == 1
     assert all(b <= a + 1 for a, b in pairwise(levels))
@@ -193,22 +160,20 @@ def test_deep_sections() -> None:
     section = Section("7")
     for title in "65432":
         section = Section(title, sections=(section,))
-    elements = _Elements(_page_of(Document("1", sections=(section,))))
-    tags = [tag for tag, _ in elements.elements if re.fullmatch("h[1-6]", tag)]
-    assert tags == ["h1", "h2", "h3", "h4", "h5", "h6", "h6"]
+    assert _levels(Document("1", sections=(section,))) == [1, 2, 3, 4, 5, 6, 6]
 
 
 def test_values_are_for_sorting() -> None:
     """Cells carry numbers readable by JavaScript if their text is not the number."""
     values = (1.5, -0.25, float("inf"), float("-inf"), float("nan"), None, 7, 1e-300)
     columns = tuple(Column(str(at)) for at in range(len(values)))
-    table = table_of("t", "", columns, (tuple(Cell("x", value) for value in values),))
-    elements = _Elements(_page_of(Document("t", sections=(Section("s", (table,)),))))
-    assert elements.of("data-value") == ["1.5", "-0.25", "Infinity", "-Infinity", "7", "1e-300"]
     cells = (Cell("1,500.0", 1500.0), Cell("1.50", 1.5004), Cell("7", None))
-    table = table_of("t", "", columns[:3], (cells,))
-    elements = _Elements(_page_of(Document("t", sections=(Section("s", (table,)),))))
-    assert elements.of("data-value") == ["1.5004", ""]
+    for row, shown in (
+        ([Cell("x", value) for value in values], "1.5 -0.25 Infinity -Infinity 7 1e-300"),
+        (cells, "1.5004 "),
+    ):
+        page = _page_with(table_of("t", "", columns[: len(row)], (row,)))
+        assert _elements(page).of("data-value") == shown.split(" ")
 
 
 def _unpacked(page: str) -> list[str]:
@@ -217,12 +182,12 @@ def _unpacked(page: str) -> list[str]:
     return [zlib.decompress(base64.b64decode(text)).decode() for text in packed]
 
 
-def test_downloads_hold_the_files(tmp_path: Path) -> None:
+def test_downloads_hold_the_files(sample_files: tuple[Path, list[Path]]) -> None:
     """Files saved from the page equal the files in the folder."""
-    write_document(sample_document(), tmp_path)
-    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    folder, _ = sample_files
+    page = (folder / "index.html").read_text(encoding="utf-8")
     *inside, files = _unpacked(page)
-    elements = _Elements(page + "".join(text for text in inside if text.lstrip().startswith("<")))
+    elements = _elements(page + "".join(text for text in inside if text.lstrip().startswith("<")))
     names = elements.of("download")
     links = [address for address in elements.of("href") if address.startswith("tables/")]
     assert links == [f"tables/{name}" for name in names]
@@ -230,15 +195,14 @@ def test_downloads_hold_the_files(tmp_path: Path) -> None:
     contents = json.loads(files)
     assert set(contents) == set(names)
     for name, content in contents.items():
-        assert content.encode() == (tmp_path / "tables" / name).read_bytes()
+        assert content.encode() == (folder / "tables" / name).read_bytes()
 
 
 def test_names_are_parted_between_their_settings() -> None:
     """Long names may be broken after commas, brackets and slashes, others not at all."""
 
     def head(name: str) -> str:
-        table = Table("t", "", (Column("solver", [Cell(name)], right=False),))
-        page = _page_of(Document("t", sections=(Section("s", (table,)),)))
+        page = _page_with(Table("t", "", (Column("solver", [Cell(name)], right=False),)))
         match = re.search(r'<th scope="row">(.*)</th>', page)
         assert match is not None
         return match[1]
@@ -286,12 +250,10 @@ def test_size_of_ten_thousand_records(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- in a browser
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Write the sample report; return the address of its page."""
-    folder = tmp_path_factory.mktemp("page")
-    write_document(sample_document(), folder)
-    return (folder / "index.html").as_uri()
+@pytest.fixture
+def address(sample_files: tuple[Path, list[Path]]) -> str:
+    """Return the address of the page of the sample report."""
+    return (sample_files[0] / "index.html").as_uri()
 
 
 @pytest.fixture
@@ -342,6 +304,10 @@ def _head(page: Any, title: str) -> Any:
     return page.locator("#table-summary thead th").filter(
         has_text=re.compile(f"^{re.escape(title)}$")
     )
+
+
+def _wait_for_charts(page: Any) -> None:
+    page.wait_for_function("() => document.querySelectorAll('.plot > svg').length === 4")
 
 
 def _gaps(*, descending: bool) -> list[str]:
@@ -442,9 +408,8 @@ def test_layout(visit: Callable[..., Any], width: int) -> None:
     assert alarm["y"] >= 0
     assert alarm["y"] + alarm["height"] < 844
     assert page.locator(".warnings").bounding_box()["y"] > alarm["y"]
-    page.wait_for_function("() => document.querySelectorAll('.plot svg').length === 4")
-    figures = page.locator("figure .plot > svg").all()
-    for figure in figures:
+    _wait_for_charts(page)
+    for figure in page.locator("figure .plot > svg").all():
         box = figure.bounding_box()
         assert box["width"] > 200
         assert box["height"] > 100
@@ -498,7 +463,7 @@ def test_contrast(visit: Callable[..., Any]) -> None:
 
 def _plot(page: Any, name: str = "profile") -> Any:
     """Return a chart in the middle of the window, when all are drawn."""
-    page.wait_for_function("() => document.querySelectorAll('.plot > svg').length === 4")
+    _wait_for_charts(page)
     plot = page.locator(f"#figure-{name} .plot > svg")
     plot.evaluate("svg => svg.scrollIntoView({ block: 'center' })")
     return plot
@@ -511,7 +476,7 @@ def _lines(plot: Any) -> Any:
 def test_charts_have_accessible_labels(visit: Callable[..., Any]) -> None:
     """Screen readers get a description of each chart; no identifier is duplicated."""
     page = visit()
-    page.wait_for_function("() => document.querySelectorAll('.plot svg').length === 4")
+    _wait_for_charts(page)
     names = page.locator("figure .plot").evaluate_all(
         "all => all.map(e => e.getAttribute('aria-label'))"
     )
@@ -543,8 +508,7 @@ def test_tooltip_of_a_line_has_its_name_and_value(visit: Callable[..., Any]) -> 
     assert SOLVERS[0][:20] in seen
     match = re.search(r"time / best time:?\s*([\d.]+)\s*share of problems:?\s*([\d.]+)", seen)
     assert match is not None
-    times = 1 + np.sort(np.random.default_rng(0).exponential(1.0, 40))
-    assert float(match[1]) == pytest.approx(times[-1], rel=1e-3) and float(match[2]) == 1.0
+    assert float(match[1]) == pytest.approx(first_curve()[-1], rel=1e-3) and float(match[2]) == 1.0
     page.mouse.move(0, 0)
     tip.wait_for(state="hidden")
 
@@ -580,7 +544,7 @@ def test_axes_switch_between_linear_and_logarithmic(visit: Callable[..., Any]) -
     # The direction of the curve follows from its data.
     across = [float(h) for h in re.findall(r"[ML]([\d.]+),", drawn)]
     places = list(dict.fromkeys(across))
-    times = 1 + np.sort(np.random.default_rng(0).exponential(1.0, 40))
+    times = first_curve()
     slope, offset = np.polyfit(times, places, 1)
     assert places == pytest.approx((slope * times + offset).tolist(), abs=0.5)
     axis.click()
@@ -636,15 +600,16 @@ def test_names_are_whole_words(visit: Callable[..., Any]) -> None:
     assert page.evaluate(broken) == []
 
 
-def test_a_link_saves_the_table(visit: Callable[..., Any], address: str) -> None:
+def test_a_link_saves_the_table(
+    visit: Callable[..., Any], sample_files: tuple[Path, list[Path]]
+) -> None:
     """The browser saves the file of the folder, although the page requests no file."""
     page = visit()
     with page.expect_download() as saving:
         page.locator("#table-summary .files a").first.click()
     assert saving.value.suggested_filename == "summary.csv"
-    beside = Path(urllib.parse.unquote(address.removeprefix("file://"))).parent
     saved = Path(saving.value.path()).read_bytes()
-    assert saved == (beside / "tables" / "summary.csv").read_bytes()
+    assert saved == (sample_files[0] / "tables" / "summary.csv").read_bytes()
 
 
 def test_without_javascript(visit: Callable[..., Any]) -> None:

@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from sample_records import column, record, table, traced
+from sample_records import column, picture, record, table, traced
 
 from inference_lab.reporting.charts import drawing
 from inference_lab.reporting.comparison import Comparison
@@ -57,6 +57,13 @@ def texts(document):
             yield from walk(part.sections)
 
     return [*sentences, *walk(document.sections)]
+
+
+def drawn(document):
+    """Draw all pictures of a document."""
+    assert document.pictures()
+    for one in document.pictures():
+        drawing(one.draw())
 
 
 def study():
@@ -371,9 +378,8 @@ def test_times_do_not_go_beyond_the_limit():
     assert titles_of_times(*unlimited) == ["1 s", "10 s"]
     assert titles_of_times(ended(1000.0, time_limit=1000.0), quick)[-1] == "1000 s"
     # The curves still continue to the end.
-    document = report_document(unlimited, title="")
-    (picture,) = (p for p in document.pictures() if p.name == "gap-over-time")
-    assert picture.draw.args[0].max() == pytest.approx(30.0)
+    curves = picture(report_document(unlimited, title=""), "gap-over-time")
+    assert curves.draw.args[0].max() == pytest.approx(30.0)
 
 
 def test_bands_are_drawn_for_two_solvers_on_one_problem():
@@ -386,15 +392,13 @@ def test_bands_are_drawn_for_two_solvers_on_one_problem():
             for p in problems
             for n in range(3)
         ]
-        document = report_document(runs, title="")
-        (picture,) = (p for p in document.pictures() if p.name == "gap-over-time")
-        return picture
+        return picture(report_document(runs, title=""), "gap-over-time")
 
-    for solvers, problems, drawn in (("ab", "p", True), ("abc", "p", False), ("ab", "pq", False)):
-        picture = figure(solvers, problems)
-        assert (picture.draw.args[3] is not None) is drawn
-        assert ("quartiles" in picture.caption) is drawn
-        drawing(picture.draw())
+    for solvers, problems, banded in (("ab", "p", True), ("abc", "p", False), ("ab", "pq", False)):
+        curves = figure(solvers, problems)
+        assert (curves.draw.args[3] is not None) is banded
+        assert ("quartiles" in curves.caption) is banded
+        drawing(curves.draw())
     _, middle, _, (low, high) = figure("ab", "p").draw.args
     assert (low <= middle).all() and (middle <= high).all()
 
@@ -417,9 +421,7 @@ def test_extreme_energies_make_no_report_fail():
         ),
     ]
     assert {row.gap_percent for row in Comparison(runs).rows} == {None}
-    document = report_document(runs, title="")
-    for picture in document.pictures():
-        drawing(picture.draw())
+    drawn(report_document(runs, title=""))
 
 
 def test_one_problem_has_no_tests_and_no_profiles():
@@ -547,8 +549,7 @@ def test_nothing_but_failures():
     runs = [record(f"p{n}", s, INF, status="error", message="no") for n in (1, 2) for s in "ab"]
     document = report_document(runs, title="")
     assert column(table(document, "summary"), "primal gap %")["a"].value == 100.0
-    for picture in document.pictures():
-        picture.draw()
+    drawn(document)
 
 
 def test_names_may_be_anything():
@@ -560,9 +561,7 @@ def test_names_may_be_anything():
     document = report_document(runs, title=names[0])
     assert {row[0].text for row in table(document, "summary").rows} == {r.solver for r in runs}
     assert {row[0].text for row in table(document, "problems").rows} == set(names)
-    assert document.pictures()
-    for picture in document.pictures():
-        drawing(picture.draw())
+    drawn(document)
 
 
 def test_the_work_grows_with_the_records_and_not_with_their_square():

@@ -7,7 +7,6 @@ import io
 import json
 import math
 import os
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from sample_document import AWKWARD, sample_document, table_of
+from markup import Markup
+from sample_document import ANY_TEXT, AWKWARD, sample_document, table_of
 
 from inference_lab.reporting import writing
 from inference_lab.reporting.charts import Chart, intervals_chart
@@ -37,12 +37,21 @@ from inference_lab.reporting.markdown import render_markdown
 from inference_lab.reporting.printable import printable, printable_lines
 from inference_lab.reporting.writing import write_document
 
-ANY_TEXT = st.text(st.characters(), max_size=30)
+#: Files of every report.
+PAGES = {"README.md", "index.html", ".report-files.json"}
 SPECIAL = st.text(st.sampled_from("\\`*_{}[]()<>#+-.!|&~$:\"'=1 \naé"), max_size=12)
 
 
 def _figure() -> Chart:
     return intervals_chart(["a_b", "c"], np.array([1.0, 2.0]), 0.25, "average rank")
+
+
+def _files(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if path.is_file()}
+
+
+def _contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in _files(folder)}
 
 
 def _picture(name: str = "curve") -> Picture:
@@ -58,36 +67,10 @@ def _table(*texts: str, name: str = "t", mark: Mark = "") -> Table:
 # ---------------------------------------------------------------------- Markdown
 
 
-class _Outline(HTMLParser):
-    """The elements, attributes and text of an HTML fragment."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.texts: dict[str, list[str]] = {}
-        self._open: list[str] = []
-        self.feed(html)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += attrs
-        if tag not in ("img", "br", "hr", "a"):
-            self._open.append(tag)
-            self.texts.setdefault(tag, []).append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in self._open:
-            del self._open[len(self._open) - 1 - self._open[::-1].index(tag) :]
-
-    def handle_data(self, data: str) -> None:
-        for tag in set(self._open):
-            self.texts[tag][-1] += data
-
-
-def _outline(markdown: str) -> _Outline:
-    return _Outline(MarkdownIt("commonmark").enable("table").render(markdown))
+def _outline(document: Document) -> Markup:
+    """Return the elements that a reader of Markdown sees."""
+    text = render_markdown(document)
+    return Markup(MarkdownIt("commonmark").enable("table").render(text))
 
 
 @given(st.one_of(ANY_TEXT, SPECIAL))
@@ -102,14 +85,6 @@ def test_code_stays_in_its_block(text: str) -> None:
     tokens = MarkdownIt("commonmark").parse(render_markdown(Document("t", sections=(section,))))
     assert [t.content for t in tokens if t.type == "fence"] == ([shown + "\n"] if shown else [])
     assert [t.content for t in tokens if t.type == "inline"] == ["t", "s", "after"]
-
-
-def test_csv_holds_names_texts_and_counts_as_they_are() -> None:
-    """Texts stay, counts have no decimals, and numbers have all decimals."""
-    columns = (Column("no."), Column("icm"), Column("%"))
-    row = (Cell("1", 1), Cell("8/4/0"), Cell("33", 100 / 3))
-    table = table_of("t", "", columns, (row,))
-    assert csv_table(table) == "no.,icm,%\n1,8/4/0,33.3333333333\n"
 
 
 @given(st.one_of(ANY_TEXT, SPECIAL))
@@ -135,7 +110,7 @@ def test_markdown_shows_text_and_nothing_else(text: str) -> None:
         table = _table(text, text, mark=mark)  # type: ignore[arg-type]
         section = Section("x" + text, (Text((text,)), Items((text,)), table))
         document = Document("x" + text, (("x" + text, text),), (text,), (text,), (section,))
-        outline = _outline(render_markdown(document))
+        outline = _outline(document)
         # Two boxes and a list without empty entries; a table of two rows.
         assert outline.tags.count("li") == (3 if shown else 0)
         assert outline.tags.count("tr") == 3
@@ -143,13 +118,12 @@ def test_markdown_shows_text_and_nothing_else(text: str) -> None:
         assert set(outline.tags) <= set(
             "h1 h2 p ul li blockquote table thead tbody tr th td strong em a".split()
         )
-        assert outline.attributes.count(("id", "table-t")) == 1
-        links = [value for name, value in outline.attributes if name == "href"]
-        assert links == ["tables/t.csv"]
-        assert {name for name, _ in outline.attributes} <= {"id", "style", "href"}
-        assert outline.texts["td"][0] == shown
-        assert outline.texts.get("li", [""])[-1].strip() == shown
-        assert outline.texts["h2"] == [printable("x" + text)]
+        assert outline.of("id").count("table-t") == 1
+        assert outline.of("href") == ["tables/t.csv"]
+        assert {name for _, name, _ in outline.attributes} <= {"id", "style", "href"}
+        assert outline.inside["td"][0] == shown
+        assert outline.inside.get("li", [""])[-1].strip() == shown
+        assert outline.inside["h2"] == [printable("x" + text)]
 
 
 def test_markdown_sample() -> None:
@@ -158,7 +132,7 @@ def test_markdown_sample() -> None:
     tables = [table.stem for table in document.numbered().tables()]
     pictures = [picture.stem for picture in document.numbered().pictures()]
     text = render_markdown(document)
-    outline = _outline(text)
+    outline = _outline(document)
     assert outline.tags.count("table") == len(tables)
     assert outline.tags.count("img") == 4
     assert (
@@ -167,11 +141,10 @@ def test_markdown_sample() -> None:
     assert outline.tags.count("details") == len(document.sections[2].sections) - 2 + 1
     assert "script" not in outline.tags
     assert text.index("[!CAUTION]") < text.index("[!WARNING]") < text.index("**Question.**")
-    links = [value for name, value in outline.attributes if name in ("href", "src")]
-    assert sorted(links) == sorted(
+    assert sorted(outline.of("href", "src")) == sorted(
         [f"tables/{t}.csv" for t in tables] + [f"figures/{p}.svg" for p in pictures]
     )
-    assert all(printable(name) in outline.texts["li"] for name in AWKWARD if name)
+    assert all(printable(name) in outline.inside["li"] for name in AWKWARD if name)
 
 
 def test_markdown_numbers_stay_readable() -> None:
@@ -188,22 +161,24 @@ def test_markdown_numbers_stay_readable() -> None:
 
 
 def test_csv_holds_values() -> None:
-    """Values have twelve digits, integers all digits; missing values are empty."""
-    columns = tuple(Column(title) for title in ("a", "b", "c", "d", "e"))
-    row = (
-        Cell("0.3333", 1 / 3),
-        Cell("7", 7),
-        Cell("-inf", -math.inf),
-        Cell("-", math.nan),
-        Cell("0.1", np.float64(0.1)),
+    """Values have twelve digits, whole numbers no decimals; texts stay, missing ones are empty."""
+    columns = tuple(map(Column, ("no.", "b", "%", "d", "e")))
+    rows = (
+        (
+            Cell("33", 100 / 3),
+            Cell("7", 7),
+            Cell("-inf", -math.inf),
+            Cell("-", math.nan),
+            Cell("x"),
+        ),
+        (Cell("0.1", np.float64(0.1)), *map(Cell, ("", "-", "\N{EN DASH}", "-2"))),
+        map(Cell, ("8/4/0", "a", "b", "c", "d")),
     )
-    text = csv_table(
-        table_of("t", "", columns, (row, tuple(map(Cell, ("", "-", "\N{EN DASH}", "x", "-2")))))
-    )
-    assert text.splitlines() == [
-        "a,b,c,d,e",
-        "0.333333333333,7,-inf,,0.1",
-        ",,,x,-2",
+    assert csv_table(table_of("t", "", columns, map(tuple, rows))).splitlines() == [
+        "no.,b,%,d,e",
+        "33.3333333333,7,-inf,,x",
+        "0.1,,,,-2",
+        "8/4/0,a,b,c,d",
     ]
 
 
@@ -223,12 +198,11 @@ def test_csv_is_read_back(texts: list[str]) -> None:
 # ---------------------------------------------------------------------- files
 
 
-def test_all_files_of_the_sample(tmp_path: Path) -> None:
+def test_all_files_of_the_sample(sample_files: tuple[Path, list[Path]]) -> None:
     """Every table and picture has its files in its folder, and no file is elsewhere."""
-    folder = tmp_path / "in" / "report"
+    folder, written = sample_files
     document = sample_document()
-    written = write_document(document, folder)
-    there = {path for path in tmp_path.rglob("*") if path.is_file()}
+    there = _files(folder.parents[1])
     assert there == {*written, folder / ".report-files.json"}
     assert len(written) == 2 * len(document.tables()) + 2 * 4 + 2
     assert {path.parent for path in there} == {folder, folder / "tables", folder / "figures"}
@@ -244,7 +218,7 @@ def test_same_bytes(tmp_path: Path) -> None:
     document = Document("t", sections=(Section("s", (_picture(), _table("a"))),))
     for folder in ("a", "b"):
         write_document(document, tmp_path / folder)
-    files = [p.relative_to(tmp_path / "a") for p in (tmp_path / "a").rglob("*") if p.is_file()]
+    files = [path.relative_to(tmp_path / "a") for path in _files(tmp_path / "a")]
     assert len(files) == 7
     for name in files:
         one, other = ((tmp_path / folder / name).read_bytes() for folder in "ab")
@@ -261,16 +235,9 @@ def test_only_own_stale_files_are_removed(tmp_path: Path) -> None:
     (tmp_path / "tables" / "mine.csv").write_text("1")
     (tmp_path / "runs.jsonl").write_text("{}")
     write_document(Document("t", sections=new), tmp_path)
-    assert {p.name for p in tmp_path.rglob("*") if p.is_file()} == {
-        "README.md",
-        "index.html",
-        ".report-files.json",
-        "runs.jsonl",
-        "mine.csv",
-        "new.csv",
-        "new.tex",
-        "new.svg",
-        "new.pdf",
+    others = {"runs.jsonl", "mine.csv"}
+    assert {p.name for p in _files(tmp_path)} == PAGES | others | {
+        f"new.{suffix}" for suffix in ("csv", "tex", "svg", "pdf")
     }
 
 
@@ -315,11 +282,11 @@ def test_pages_of_others_are_not_replaced(name: str, manifest: str | None, tmp_p
     (tmp_path / name).write_text("mine")
     if manifest is not None:
         (tmp_path / ".report-files.json").write_text(manifest)
-    before = {p: p.read_bytes() for p in tmp_path.rglob("*")}
+    before = _contents(tmp_path)
     with pytest.raises(FileExistsError, match="another folder, or remove it") as caught:
         write_document(sample_document(), tmp_path)
     assert str(tmp_path / name) in str(caught.value)
-    assert {p: p.read_bytes() for p in tmp_path.rglob("*")} == before
+    assert _contents(tmp_path) == before
     (tmp_path / name).unlink()
     write_document(Document("t"), tmp_path)
     write_document(Document("u"), tmp_path)
@@ -329,7 +296,7 @@ def test_pages_of_others_are_not_replaced(name: str, manifest: str | None, tmp_p
 def test_a_figure_that_fails_leaves_the_old_report(tmp_path: Path) -> None:
     """All is rendered before the first file is written."""
     write_document(Document("old", sections=(Section("s", (_picture(),)),)), tmp_path)
-    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    before = _contents(tmp_path)
 
     def draw() -> Chart:
         raise RuntimeError("no data")
@@ -337,7 +304,7 @@ def test_a_figure_that_fails_leaves_the_old_report(tmp_path: Path) -> None:
     broken = Section("s", (_picture("other"), Picture("p", "", "", draw)))
     with pytest.raises(RuntimeError, match="no data"):
         write_document(Document("new", sections=(broken,)), tmp_path)
-    assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
+    assert _contents(tmp_path) == before
 
 
 def test_interrupted_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,13 +337,7 @@ def test_interrupted_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             if path.name != ".report-files.json":
                 assert path.read_bytes() in whole[path.name]
         write_document(new, folder)
-        assert {p.name for p in folder.rglob("*.*")} == {
-            "README.md",
-            "index.html",
-            ".report-files.json",
-            "new.csv",
-            "new.tex",
-        }
+        assert {p.name for p in folder.rglob("*.*")} == PAGES | {"new.csv", "new.tex"}
 
 
 def test_modes_follow_the_umask(tmp_path: Path) -> None:

@@ -10,10 +10,11 @@ import statistics as std
 
 import numpy as np
 import pytest
-from sample_records import column, table, traced
+from sample_records import column, picture, table, traced
 
 from inference_lab.reporting.comparison import Comparison
 from inference_lab.reporting.report import report_document
+from inference_lab.reporting.statistics import rank_test
 
 INF = math.inf
 LIMIT = 10.0
@@ -232,8 +233,7 @@ def report(runs, **options):
 
 def drawn(document, name):
     """Return the curves of the picture of this name: points of each solver."""
-    (picture,) = (p for p in document.pictures() if p.name == name)
-    rows = picture.draw().data.groupby("solver", sort=False)
+    rows = picture(document, name).draw().data.groupby("solver", sort=False)
     return {solver: (r["x"].to_numpy(), r["y"].to_numpy()) for solver, r in rows}
 
 
@@ -316,27 +316,23 @@ def test_times_to_targets(case):
 
 
 def test_quality_at_times(case):
+    """Table and figure have one statistic: medians and means would contradict each other."""
     _, referee, document = case
+
+    def mean(solver, moment):
+        return referee.over_problems(solver, lambda r: referee.gap_at(r, moment))
+
     fixed = table(document, "quality-at-times")
     for moment in TIMES:
-        cells = column(fixed, f"{moment:g} s")
-        for solver, cell in cells.items():
-            mean = referee.over_problems(solver, lambda r, t=moment: referee.gap_at(r, t))
-            assert cell.value == pytest.approx(mean, abs=1e-9), (solver, moment)
-
-
-def test_the_figure_of_gaps_over_time_has_the_statistic_of_the_table(case):
-    """Medians in one and means in the other would contradict each other."""
-    _, referee, document = case
-    (picture,) = (p for p in document.pictures() if p.name == "gap-over-time")
-    moments, gaps, solvers, _ = picture.draw.args
+        for solver, cell in column(fixed, f"{moment:g} s").items():
+            assert cell.value == pytest.approx(mean(solver, moment), abs=1e-9), (solver, moment)
+    figure = picture(document, "gap-over-time")
+    moments, gaps, solvers, _ = figure.draw.args
     for at in range(0, len(moments), 7):
-        for solver, gap in zip(solvers, gaps[:, at], strict=True):
-            mean = referee.over_problems(solver, lambda r, t=moments[at]: referee.gap_at(r, t))
-            assert gap == pytest.approx(mean, abs=1e-9), (solver, moments[at])
+        expected = [mean(solver, moments[at]) for solver in solvers]
+        assert gaps[:, at] == pytest.approx(expected, abs=1e-9), moments[at]
     statistic = "the mean over problems of the median over seeds and repeats"
-    assert statistic in picture.caption
-    assert statistic in table(document, "quality-at-times").caption
+    assert statistic in figure.caption and statistic in fixed.caption
 
 
 def test_profiles(case):
@@ -372,37 +368,19 @@ def test_ranks_and_their_tests(case):
         if all(r.status != "unsupported" for r in referee.of(s))
     ]
     common = referee.in_common(solvers)
-    k, n = len(solvers), len(common)
     gaps = [[std.median(map(referee.gap, referee.of(s, p))) for s in solvers] for p in common]
-    # The rank is the number of better solvers, plus half of those that tie, itself included.
-    ranks = [
-        [
-            0.5 + sum(y < x - 1e-6 for y in line) + 0.5 * sum(abs(x - y) <= 1e-6 for y in line)
-            for x in line
-        ]
-        for line in gaps
-    ]
-    means = [std.fmean(column) for column in zip(*ranks, strict=True)]
+    test = rank_test(np.round(gaps, 6))
     rank_table = table(document, "ranks")
-    for solver, mean in zip(solvers, means, strict=True):
-        assert column(rank_table, "average rank")[solver].value == pytest.approx(mean)
-    (picture,) = (p for p in document.pictures() if p.name == "critical-difference")
-    labels, shown, half, _ = picture.draw.args
-    assert sorted(labels) == sorted(solvers)
-    assert [means[solvers.index(label)] for label in labels] == pytest.approx(shown.tolist())
-    # Friedman's statistic without and with the correction for ties (Conover 1999, 5.8).
-    plain = 12 * n / (k * (k + 1)) * (sum(m * m for m in means) - k * (k + 1) ** 2 / 4)
-    ties = sum(
-        line.count(r) ** 3 - line.count(r) for line in ranks for r in dict.fromkeys(line)
-    ) / (n * (k**3 - k))
-    if k > 2:
+    ranks = column(rank_table, "average rank")
+    assert [ranks[s].value for s in solvers] == pytest.approx(test.ranks.tolist())
+    labels, shown, half, _ = picture(document, "critical-difference").draw.args
+    assert dict(zip(labels, shown, strict=True)) == pytest.approx(
+        dict(zip(solvers, test.ranks, strict=True))
+    )
+    assert 2 * half == pytest.approx(test.critical_difference)
+    if len(solvers) > 2:
         sentence = re.search(r"chi-squared ([\d.]+)", rank_table.note)
-        assert float(sentence[1]) == pytest.approx(
-            plain / (1 - ties) if ties < 1 else 0.0, abs=6e-3
-        )
-    # Table 5 of Demsar (2006): q of four solvers at 0.05 is 2.569.
-    q = {2: 1.960, 3: 2.343, 4: 2.569}[k]
-    assert 2 * half == pytest.approx(q * math.sqrt(k * (k + 1) / 6 / n), rel=1e-3)
+        assert float(sentence[1]) == pytest.approx(test.statistic, abs=6e-3)
 
 
 def test_captions_of_ranks_name_their_problems():

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from sample_records import record
+from sample_records import record, rows
 
 from inference_lab.reporting.document import Picture, Table
 from inference_lab.reporting.report import report_document
@@ -28,12 +28,12 @@ def section(runs, growing="points", apart=None):
     return size_section
 
 
-def table(runs, name, apart=None):
-    (size_table,) = [
+def cells(runs, name, apart=None):
+    """Return the cells of a table of the section by solver and title."""
+    (sizes,) = (
         b for b in section(runs, apart=apart).blocks if isinstance(b, Table) and b.name == name
-    ]
-    columns = [column.title for column in size_table.columns]
-    return {row[0].text: dict(zip(columns[1:], row[1:], strict=True)) for row in size_table.rows}
+    )
+    return rows(sizes, "solver")
 
 
 RUNS = [
@@ -44,23 +44,23 @@ RUNS = [
 
 def test_exponents_are_slopes_within_series():
     """The data sets differ in time, not in its growth."""
-    rows = table(RUNS, "seconds-by-size")
+    shown = cells(RUNS, "seconds-by-size")
     for solver, power in POWERS.items():
-        assert rows[solver]["exponent"].value == pytest.approx(power)
-        assert rows[solver]["exponent"].text == f"{power:.2f} [{power:.2f}, {power:.2f}]"
+        assert shown[solver]["exponent"].value == pytest.approx(power)
+        assert shown[solver]["exponent"].text == f"{power:.2f} [{power:.2f}, {power:.2f}]"
     shift, seconds = 0.001, np.array([1e-4, 2e-4])
     expected = math.exp(np.log(seconds + shift).mean()) - shift
-    assert rows["a"]["100"].value == pytest.approx(expected)
+    assert shown["a"]["100"].value == pytest.approx(expected)
 
 
 def test_runs_ended_by_a_limit_do_not_enter_the_exponent():
     """They are counted as truncated, and charged their time."""
     cut = record_of_size(10_000, "wine", "b", status="limit", seconds=10.0, time_limit=10.0)
     runs = [r for r in RUNS if (r.problem, r.solver) != (cut.problem, "b")] + [cut]
-    rows = table(runs, "seconds-by-size")
-    assert rows["b"]["exponent"].value == pytest.approx(2.0)
-    assert rows["b"]["10,000"].text.endswith("(50 % cut)")
-    assert "cut" not in rows["b"]["1,000"].text + rows["a"]["10,000"].text
+    shown = cells(runs, "seconds-by-size")
+    assert shown["b"]["exponent"].value == pytest.approx(2.0)
+    assert shown["b"]["10,000"].text.endswith("(50 % cut)")
+    assert "cut" not in shown["b"]["1,000"].text + shown["a"]["10,000"].text
     (picture,) = [b for b in section(runs).blocks if isinstance(b, Picture)]
     points = picture.draw().data
     hollow = points[points["cut"]]
@@ -70,10 +70,10 @@ def test_runs_ended_by_a_limit_do_not_enter_the_exponent():
 def test_gaps_are_reported_by_size():
     worse = [record_of_size(1000, "iris", "b", 1.5), record_of_size(1000, "wine", "b")]
     runs = [r for r in RUNS if not (r.n_variables == 1000 and r.solver == "b")] + worse
-    gaps = table(runs, "gaps-by-size")
+    gaps = cells(runs, "gaps-by-size")
     assert gaps["a"]["1,000"].value == gaps["b"]["100"].value == 0.0
     assert gaps["b"]["1,000"].value == pytest.approx((50.0 + 0.0) / 2)
-    gaps = table(runs, "gaps-by-size", apart="data")
+    gaps = cells(runs, "gaps-by-size", apart="data")
     assert gaps["b"]["1,000, data iris"].value == pytest.approx(50.0)
     assert gaps["b"]["1,000, data wine"].value == gaps["a"]["1,000, data iris"].value == 0.0
 

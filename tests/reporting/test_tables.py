@@ -10,7 +10,6 @@ from sample_records import record
 
 import inference_lab as il
 from inference_lab.reporting.comparison import Comparison
-from inference_lab.results.records import Record
 
 
 def mixed():
@@ -70,14 +69,6 @@ def test_an_estimate_keeps_its_kind_beside_runs_without_one():
     ]
     assert Comparison(runs).rows[0].log_partition_kind == "lower"
     assert "3.000000 >=" in Comparison(runs).to_text()
-
-
-def test_the_frame_has_the_fields_of_a_record_and_no_others():
-    names = set(Record.__struct_fields__)
-    frame = Comparison([record()]).frame
-    added = {"best_bound", "gap_percent", "over_best_percent", "proved"}
-    assert set(frame.columns) - names == added
-    assert {"schema", "problem", "energy", "memory_limit"} <= set(frame.columns)
 
 
 def test_numbers_of_one_have_no_plural():
