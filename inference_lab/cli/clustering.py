@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,15 +15,42 @@ if TYPE_CHECKING:
     from inference_lab.data.table_features import Encode, Impute, Scale
 
 _DATA = click.Path(exists=True, dir_okay=False, path_type=Path)
+#: Largest width of a range of numbers of clusters, each of which takes several fits.
+_MOST_NUMBERS = 100
 
 
-def as_number(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
-    """Parse a number of clusters, or ``auto``."""
+_K_ALLOWED = "give auto, a number of at least 1, a range such as 2-6, or a list such as 2,3,5"
+
+
+def as_numbers_of_clusters(
+    ctx: click.Context, param: click.Parameter, value: str
+) -> int | list[int] | str:
+    """Parse a number of clusters, several as a list or range, or ``auto``."""
     if value == "auto":
         return value
-    if not value.isdecimal() or int(value) < 1:
-        raise click.BadParameter(f"{value!r} is neither a number of at least 1 nor auto")
-    return int(value)
+    numbers: set[int] = set()
+    for part in value.split(","):
+        first, dash, last = (word.strip() for word in part.partition("-"))
+        if not first.isdecimal() or not (last.isdecimal() or not dash):
+            raise click.BadParameter(f"{value!r}: {_K_ALLOWED}")
+        low, high = int(first), int(last or first)
+        if not 1 <= low <= high or high - low > _MOST_NUMBERS:
+            raise click.BadParameter(f"{value!r}: {_K_ALLOWED}")
+        numbers.update(range(low, high + 1))
+    return sorted(numbers) if len(numbers) > 1 else numbers.pop()
+
+
+def as_names(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...]:
+    """Parse names with commas between them; quotes enclose names that hold commas."""
+    if value is None:
+        return ()
+    (names,) = csv.reader([value], skipinitialspace=True)
+    if len(names) not in (3, 4):
+        raise click.BadParameter(
+            f"{value!r}: give three names with commas, or a fourth for the weights, such as "
+            "first,second,same"
+        )
+    return tuple(name.strip() for name in names)
 
 
 @click.command()
@@ -30,13 +58,19 @@ def as_number(ctx: click.Context, param: click.Parameter, value: str) -> int | s
 @click.option(
     "--pairs",
     type=_DATA,
-    help="CSV file with the columns i, j, kind (must-link or cannot-link), and perhaps weight.",
+    help="File with the columns i, j, kind (must-link or cannot-link), and perhaps weight.",
+)
+@click.option(
+    "--pair-columns",
+    metavar="I,J,KIND",
+    callback=as_names,
+    help="Names of these columns in the pairs.",
 )
 @click.option(
     "--k",
-    callback=as_number,
+    callback=as_numbers_of_clusters,
     default="auto",
-    help="Number of clusters; auto: 2 to 10, chosen by the pairs.",
+    help="Number of clusters, or several, such as 2-6 or 2,3,5, chosen by the pairs; auto: 2-10.",
 )
 @click.option("--id", "name", metavar="COLUMN", help="Names of rows, as in the pairs.")
 @click.option("--drop", multiple=True, metavar="COLUMN", help="Leave out; may be repeated.")
@@ -84,7 +118,8 @@ def as_number(ctx: click.Context, param: click.Parameter, value: str) -> int | s
 def cluster(
     data: Path,
     pairs: Path | None,
-    k: int | str,
+    pair_columns: tuple[str, ...],
+    k: int | list[int] | str,
     name: str | None,
     drop: tuple[str, ...],
     keep: tuple[str, ...],
@@ -102,8 +137,10 @@ def cluster(
 ) -> None:
     """Cluster the rows of a table, DATA, with an estimator selected by the pairs.
 
-    DATA is CSV or Parquet. Without --id, pairs hold numbers of rows from 0. Estimators from k-means
-    without pairs to metric learning and mixtures are compared on held-out pairs.
+    DATA is CSV as of any spreadsheet, XLSX or Parquet. Without --id, pairs hold numbers of rows:
+    row 0 is the first below the header. Kinds of pairs may be words such as yes and no, or 1 and
+    -1. Estimators from k-means without pairs to metric learning and mixtures are compared on
+    held-out pairs.
     """
     from inference_lab.clustering import cluster_table
     from inference_lab.data.datasets import DataFormatError
@@ -120,6 +157,7 @@ def cluster(
             pairs,
             k,
             id=name,
+            pair_columns=pair_columns,
             drop=drop,
             keep=keep,
             impute=impute,

@@ -15,10 +15,12 @@ import numpy as np
 import inference_lab.clustering.cluster_cv as cluster_cv
 from inference_lab.clustering.certificate import certify
 from inference_lab.clustering.cluster_cv import ConstrainedClusterCV, takes_pairs
+from inference_lab.clustering.fit_inputs import check_word
 from inference_lab.clustering.pair_warnings import pair_faults
 from inference_lab.clustering.quadratic_costs import quadratic_costs
 from inference_lab.clustering.saved_clusters import SavedClusters
 from inference_lab.constraints import Constraints
+from inference_lab.constraints.frames import UnknownNameError
 from inference_lab.data.datasets import DataFormatError
 from inference_lab.data.table_features import (
     CategoryColumn,
@@ -297,9 +299,10 @@ class ClusterReport:
 def cluster_table(
     data: str | os.PathLike[str],
     pairs: str | os.PathLike[str] | None = None,
-    k: int | str = "auto",
+    k: int | Sequence[int] | str = "auto",
     *,
     id: str | None = None,
+    pair_columns: Sequence[str] = (),
     drop: Sequence[str] = (),
     keep: Sequence[str] = (),
     impute: Impute = "median",
@@ -319,14 +322,16 @@ def cluster_table(
     Parameters
     ----------
     data : path
-        A CSV or Parquet file with a column of each feature.
+        A text file such as CSV, an XLSX workbook or a Parquet file, with a column of each feature.
     pairs : path, optional
-        A CSV file with the columns ``i``, ``j``, ``kind`` (must-link or cannot-link), and perhaps
-        ``weight``.
-    k : int or "auto"
-        Number of clusters; "auto" tries 2 to 10, and needs pairs.
+        A text file or workbook with the columns ``i``, ``j``, ``kind`` (must-link or cannot-link,
+        or words for these), and perhaps ``weight``; see `Constraints.read_csv`.
+    k : int, sequence of int, or "auto"
+        Number of clusters, or the numbers that pairs choose from; "auto" is 2 to 10.
     id : str, optional
         Column with the names of the rows, as in the pairs. By default rows have numbers from 0.
+    pair_columns : sequence of str, optional
+        The names of the columns ``i``, ``j``, ``kind`` and perhaps ``weight`` in the pairs.
     drop : sequence of str
         Columns that are left out.
     keep : sequence of str
@@ -366,9 +371,11 @@ def cluster_table(
     >>> report.labels["plant"].tolist(), report.labels["cluster"].nunique()
     (['a', 'b', 'c', 'd'], 2)
     """
+    if isinstance(k, str):
+        check_word("k", k, ("auto",))
     note = on_note or (lambda sentence: None)
 
-    table = read_table(data, id, drop)
+    table = read_table(data, id, drop, note)
     features = TableFeatures(impute=impute, encode=encode, scale=scale, keep=keep).fit(table)
     points, _ = features.points_of(table)
     for sentence in features.notes_:
@@ -376,16 +383,18 @@ def cluster_table(
     names = [str(name) for name in table.index]
     constraints = Constraints([], [], n_points=len(table))
     if pairs is not None:
-        constraints = Constraints.read_csv(pairs, sample_ids=names)
+        constraints = _read_pairs(pairs, table, id, pair_columns, note)
     faults = pair_faults(constraints, constraints.n_repeated, names)
     for fault in faults.values():
         note(f"note: {fault}")
-    if k == "auto" and len(constraints) < 2:
+    numbers_of_clusters = [] if isinstance(k, str) else np.atleast_1d(k).tolist()
+    if len(numbers_of_clusters) != 1 and len(constraints) < 2:
+        shown = k if isinstance(k, str) else ",".join(map(str, numbers_of_clusters))
         raise DataFormatError(
-            "--k auto needs --pairs with two pairs or more; without them give a number"
+            f"--k {shown} needs --pairs with two pairs or more; without them give a number"
         )
-    if isinstance(k, int) and k > len(table):
-        raise DataFormatError(f"--k {k}: {data} holds {len(table)} points")
+    if numbers_of_clusters and max(numbers_of_clusters) > len(table):
+        raise DataFormatError(f"--k {max(numbers_of_clusters)}: {data} holds {len(table)} points")
 
     facts = _facts(features, len(table))
     note(f"{facts['Data']} {facts['Columns']}")
@@ -412,6 +421,29 @@ def cluster_table(
         facts,
         f"Clusters of {Path(data).name}",
     )
+
+
+def _read_pairs(
+    path: str | os.PathLike[str],
+    table: pd.DataFrame,
+    id: str | None,
+    columns: Sequence[str],
+    note: Callable[[str], None],
+) -> Constraints:
+    """Return the pairs of a file; name the column of the table that has their names, if any."""
+    names = [str(name) for name in table.index]
+    try:
+        return Constraints.read_csv(path, sample_ids=names, columns=columns, on_note=note)
+    except UnknownNameError as problem:
+        if id is None:
+            for column in table.select_dtypes(["object", "string", "integer"]):
+                # Columns that are read as numbers have no leading zeros.
+                cells = table[column].astype(str).str.lstrip("0")
+                if (cells == problem.name.lstrip("0")).any():
+                    raise DataFormatError(
+                        f"{problem}; the column {column!r} holds it: name rows by --id {column}"
+                    ) from None
+        raise
 
 
 def _facts(features: TableFeatures, n_points: int) -> dict[str, str]:

@@ -7,7 +7,7 @@ Everything is vectorised over the pairs, and memory is linear in their number.
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
@@ -301,18 +301,27 @@ class Constraints(Parts):
         n_points: int | None = None,
         *,
         sample_ids: Ids | None = None,
+        columns: Sequence[str] = (),
+        on_note: Callable[[str], None] | None = None,
     ) -> Constraints:
-        """Read pairs from a CSV file with the columns ``i``, ``j``, ``kind`` and ``weight``.
+        """Read pairs from a file with the columns ``i``, ``j``, ``kind`` and ``weight``.
 
         Parameters
         ----------
         path : path
-            UTF-8. The header names the columns, in any order; the default weight is 1. The kind is
-            "must-link" or "cannot-link". Empty lines and blanks around cells are skipped.
+            Text as of a spreadsheet, or an XLSX workbook: separators and encoding are recognised.
+            The header names the columns, in any order; the default weight is 1. The kind is
+            "must-link" or "cannot-link", or a word or number for these: ML and CL, yes and no, true
+            and false, same and different, 1 and 0, 1 and -1. Empty lines and blanks around cells
+            are skipped.
         n_points : int, optional
             Number of points; ``i`` and ``j`` are then numbers from 0.
         sample_ids : sequence, optional
             Instead of `n_points`: the names of the points, as in ``i`` and ``j``.
+        columns : sequence of three or four str, optional
+            The names of these columns in the file, which may then have others.
+        on_note : callable, optional
+            Called with a sentence on the meaning of words for the kinds, and on unused columns.
 
         Returns
         -------
@@ -322,7 +331,7 @@ class Constraints(Parts):
         Raises
         ------
         FormatError
-            A `ValueError` that names the file, and the line as a row.
+            A `ValueError` that names the file and the line.
         OSError
             If the file cannot be opened.
 
@@ -338,7 +347,8 @@ class Constraints(Parts):
         if (n_points is None) == (sample_ids is None):
             raise TypeError("give either n_points or sample_ids")
         names = map(str, range(n_points or 0) if sample_ids is None else names_of(sample_ids))
-        return cls(**vars(frames.read_csv(Path(path), list(names))))
+        note = on_note or (lambda sentence: None)
+        return cls(**vars(frames.read_csv(Path(path), list(names), columns, note)))
 
     @renamed("ids")
     def write_csv(self, path: str | os.PathLike[str], *, sample_ids: Ids | None = None) -> None:

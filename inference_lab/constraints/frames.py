@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import math
-from collections.abc import Hashable, Sequence
+import re
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,11 @@ import numpy.typing as npt
 
 from inference_lab.constraints.pair_arrays import Parts, Weight
 from inference_lab.constraints.sample_ids import SampleIds, names_of, rows_named
+from inference_lab.formatting import counted, listed, nearest
 from inference_lab.graph.arrays import IntArray
 from inference_lab.io._files import FormatError
+from inference_lab.io.decimals import Mark, as_numbers, decimal_marks
+from inference_lab.io.spreadsheets import places, read_sheet, text_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,6 +26,26 @@ KINDS = ("must-link", "cannot-link")
 
 _NEEDED = ("i", "j", "kind")
 _OPTIONAL = "weight"
+
+#: Words for the kinds, in small letters without blanks, hyphens and underscores.
+_WORDS = {
+    **dict.fromkeys(["mustlink", "ml", "same", "yes", "y", "true", "t", "1"], KINDS[0]),
+    **dict.fromkeys(
+        ["cannotlink", "cl", "different", "no", "n", "false", "f", "0", "-1"], KINDS[1]
+    ),
+}
+_WHOLE = re.compile(r"\+?(-?[01])(?:[.,]0+)?")
+#: Titles of a column of kinds in which yes would mean cannot-link.
+_NEGATIVE = frozenset({"different", "differ", "differs", "distinct", "cannotlink", "cannot", "cl"})
+_LITERAL = frozenset({"mustlink", "cannotlink", "ml", "cl", "same", "different"})
+#: Words that are no titles, so that a first line with them is a pair.
+_VALUES = _WORDS.keys() - {*_LITERAL, *"ynft"} | {"mustlink", "cannotlink"}
+#: Largest number of names among which a similar one is searched.
+_NAMES_SEARCHED = 10_000
+
+
+class _Place(str):
+    """The place of a pair in a file, such as line 2."""
 
 
 def names_in(frame: Any) -> pd.DataFrame:
@@ -112,42 +135,159 @@ def write_csv(constraints: Parts, path: Path, sample_ids: Any) -> None:
     to_frame(constraints, names).to_csv(path, index=False, lineterminator="\n")
 
 
-def read_csv(path: Path, names: Sequence[str]) -> Parts:
-    """Read a file of `write_csv`; messages name lines as rows.
+def read_csv(
+    path: Path,
+    names: Sequence[str],
+    columns: Sequence[str] = (),
+    note: Callable[[str], None] = lambda sentence: None,
+) -> Parts:
+    """Read a file of `write_csv`, or of a spreadsheet; messages name lines of the file.
 
-    Blanks around cells are dropped, unless names of points have blanks around them.
+    Blanks around cells are dropped, unless names of points have blanks around them. `columns` are
+    the names of the columns i, j, kind, and perhaps weight.
     """
     import pandas as pd
 
-    blanks = all(name == name.strip() for name in names)
-    rows: list[dict[str, str]] = []
-    lines: list[int] = []
+    sheet = read_sheet(path, strip=all(name == name.strip() for name in names))
+    # As objects, because pandas makes its own texts of others.
+    lines = pd.Index([_Place(place) for place in places(sheet, path)], dtype=object)
     try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            reader = csv.DictReader(stream, strict=True, skipinitialspace=blanks)
-            for row in reader:
-                if None in row or None in row.values():
-                    raise ValueError(f"row {reader.line_num} has not one field for each column")
-                rows.append(row)
-                lines.append(reader.line_num)
-        frame = pd.DataFrame(rows, index=lines, columns=list(reader.fieldnames or ()))
-        frame = frame.rename(columns=str.strip)
-        _check_columns(list(frame.columns))
-        if blanks:
-            frame = frame.apply(lambda column: column.str.strip())
-        _refuse(frame, ~frame[["i", "j"]].isin(names).all(axis=1), "names no point")
+        cells = {
+            name.strip(): [text_of(cell) for cell in column]
+            for name, column in sheet.columns().items()
+        }
+        frame = _standard(pd.DataFrame(cells, index=lines, dtype=object), columns, note)
+        _refuse_unknown(frame, names)
         if "weight" in frame:
-            weights = frame["weight"].map(_number).astype(np.float64)
+            marks = decimal_marks({"weight": frame["weight"].tolist()}, ",").marks
+            weights = frame["weight"].map(lambda cell: _number(cell, marks.get("weight", ".")))
+            weights = weights.astype(np.float64)
             _refuse(frame, ~(weights >= 0.0), "has no weight that is a number >= 0 or inf")
             frame["weight"] = weights
+        frame["kind"] = _kinds(frame, columns[2] if columns else "kind", note)
         return from_frame(frame, names)
-    except (csv.Error, ValueError, TypeError) as error:
+    except UnknownNameError as error:
+        raise UnknownNameError(f"{path}: {error}", error.name) from None
+    except (ValueError, TypeError) as error:
         raise FormatError(f"{path}: {error}") from None
 
 
-def _number(cell: str) -> float:
+def _standard(
+    frame: pd.DataFrame, columns: Sequence[str], note: Callable[[str], None]
+) -> pd.DataFrame:
+    """Return a table of pairs with its columns named i, j, kind and perhaps weight."""
+    if not columns:
+        titles = list(map(str, frame.columns))
+        try:
+            _check_columns(titles)
+        except ValueError as problem:
+            remedy = ""
+            if len(titles) >= len(_NEEDED):
+                remedy = f"; --pair-columns {','.join(titles[:3])} names them, if these are they"
+            if any(_word(title) in _VALUES for title in titles):
+                remedy = "; the first line must name the columns, as in i,j,kind"
+            raise ValueError(f"{problem}{remedy}") from None
+        return frame
+    if len(columns) not in (3, 4) or len(set(columns)) < len(columns):
+        raise ValueError(
+            f"the columns of pairs are given as {', '.join(columns)}; three names, of both points "
+            "and of the kind, or a fourth of the weight are needed"
+        )
+    if len(columns) == 3 and _OPTIONAL in frame and _OPTIONAL not in columns:
+        columns = [*columns, _OPTIONAL]
+    for name in columns:
+        if name not in frame:
+            raise ValueError(
+                f"pairs have no column {name!r}{nearest(name, list(frame.columns))}; got "
+                f"{', '.join(map(str, frame.columns))}"
+            )
+    others = [repr(name) for name in frame.columns if name not in columns]
+    if others:
+        note(f"note: pairs have columns that are not used: {listed(others)}")
+    renamed = dict(zip(columns, (*_NEEDED, _OPTIONAL), strict=False))
+    return frame[list(columns)].rename(columns=renamed)
+
+
+def _kinds(frame: pd.DataFrame, title: str, note: Callable[[str], None]) -> npt.NDArray[np.object_]:
+    """Return the kind of each pair; refuse words with another meaning or with two."""
+    words = frame["kind"].map(_word)
+    kinds = words.map(_WORDS)
+    _refuse(
+        frame,
+        kinds.isna(),
+        f"has an unknown kind; allowed: {', '.join(KINDS)}, and yes/no, true/false, 1/0, 1/-1, "
+        "ML/CL, same/different",
+    )
+    if {"0", "-1"} <= set(words):
+        raise ValueError(
+            "pairs have the kinds 0 and -1, of which 0 may mean unknown; remove these rows, or "
+            "write must-link and cannot-link"
+        )
+    used = dict.fromkeys(frame["kind"])
+    if set(used) <= set(KINDS):
+        return kinds.to_numpy(dtype=object)
+    if _word(title) in _NEGATIVE and not set(words) <= _LITERAL:
+        raise ValueError(
+            f"the column {title!r} holds {listed([repr(word) for word in used])}, which may mean "
+            f"the opposite of {' and '.join(KINDS)}; write these words"
+        )
+    counts = frame["kind"].value_counts()
+    meanings = [
+        f"{word!r} is {kinds[(frame['kind'] == word).to_numpy()].iloc[0]} ({counted(n, 'pair')})"
+        for word, n in counts.items()
+    ]
+    note(f"note: in the pairs, {listed(meanings)}")
+    return kinds.to_numpy(dtype=object)
+
+
+class UnknownNameError(FormatError):
+    """A file of pairs names a point that does not exist; `name` is the name."""
+
+    def __init__(self, message: str, name: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+def _refuse_unknown(frame: pd.DataFrame, names: Sequence[str]) -> None:
+    """Refuse pairs with unknown names, and name the likely reason."""
+    known = frame[["i", "j"]].isin(names)
     try:
-        return float(cell)
+        _refuse(frame, ~known.all(axis=1), "names no point")
+    except ValueError as problem:
+        cells = frame[["i", "j"]].to_numpy()[~known.to_numpy()]
+        raise UnknownNameError(f"{problem}{_reason(cells.tolist(), names)}", cells[0]) from None
+
+
+def _reason(cells: Sequence[str], names: Sequence[str]) -> str:
+    """Return the likely reason why names are unknown, with the remedy, or an empty string."""
+    name, n = cells[0], len(names)
+    numbered = n > 0 and names[0] == "0" and names[-1] == str(n - 1)
+    plain = name.removesuffix(".0").lstrip("0") or "0"
+    same = [other for other in names if (other.lstrip("0") or "0") == plain]
+    if name and same and not numbered:
+        where = "the pairs" if len(same[0]) > len(name) else "the data"
+        return (
+            f"; {same[0]!r} differs from it by zeros, which a spreadsheet drops from {where}: make "
+            "its column one of text, and enter the names again"
+        )
+    if numbered:
+        one = "; if they count from 1, subtract 1" if set(cells) <= {str(n)} else ""
+        return f"; rows are numbered from 0 to {n - 1}, without the header and empty lines{one}"
+    # The search for a similar name takes a second among as many names.
+    return nearest(name, names) if n <= _NAMES_SEARCHED else ""
+
+
+def _word(cell: str) -> str:
+    """Return a word in small letters without blanks, hyphens and underscores, or a whole number."""
+    number = _WHOLE.fullmatch(cell.replace("\u2212", "-"))
+    if number:
+        return number[1]
+    return "".join(letter for letter in cell.lower() if letter not in " -_")
+
+
+def _number(cell: str, mark: Mark) -> float:
+    try:
+        return float(as_numbers([cell], mark)[0])
     except ValueError:
         return math.nan
 
@@ -176,7 +316,9 @@ def _refuse(frame: pd.DataFrame, wrong: pd.Series[bool], why: str) -> None:
         at = int(wrong.to_numpy().argmax())
         (row,) = frame.iloc[[at]].to_dict("records")
         content = ", ".join(f"{name}={value!r}" for name, value in row.items())
-        raise ValueError(f"row {frame.index.tolist()[at]!r} of pairs ({content}) {why}")
+        label = frame.index.tolist()[at]
+        place = label if isinstance(label, _Place) else f"row {label!r} of pairs"
+        raise ValueError(f"{place} ({content}) {why}")
 
 
 def _weights(frame: pd.DataFrame) -> npt.NDArray[np.float64]:

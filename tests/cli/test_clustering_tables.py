@@ -118,6 +118,50 @@ def test_the_number_of_clusters_is_chosen(monkeypatch: pytest.MonkeyPatch) -> No
     assert json.loads(result.stdout)["n_clusters"] in (2, 3, 4)
 
 
+@pytest.mark.parametrize("text", ["2-4", "2,3,4", "4, 2-3"])
+def test_several_numbers_of_clusters_are_compared(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = cluster_cv.default_candidates()[1:2]
+    monkeypatch.setattr(cluster_cv, "default_candidates", lambda: alone)
+    asked = ["cluster", "wine.csv", "--pairs", "pairs.csv", "--id", "bottle", "--k", text]
+    result = CliRunner().invoke(main, [*asked, "--json"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["n_clusters"] in (2, 3, 4)
+    assert all(f"{k} clusters" in result.stderr for k in (2, 3, 4))
+    assert "5 clusters" not in result.stderr
+    refused(call("wine.csv --k 2-4 --id bottle"), "--k 2,3,4 needs --pairs with two pairs or more")
+    refused(call("wine.csv --k 2-400 --id bottle"), "a range such as 2-6")
+
+
+def test_files_of_a_spreadsheet_give_the_same_clusters(work: Path, first_candidates: None) -> None:
+    asked = "--k 3 --id bottle --json --quiet"
+    plain = call(f"wine.csv --pairs pairs.csv {asked}")
+    table = pd.read_csv("wine.csv", dtype={"bottle": str})
+    pairs = pd.read_csv("pairs.csv", dtype={"i": str, "j": str})
+    pairs["kind"] = (pairs["kind"] == "must-link").map({True: "yes", False: "no"})
+    pairs.columns = ["a", "b", "same", "weight"]
+    table.to_csv("w.tsv", sep="\t", decimal=",", index=False, encoding="utf-16")
+    pairs.to_csv("p.csv", sep=";", index=False, encoding="utf-8-sig")
+    same = call(f"w.tsv --pairs p.csv --pair-columns a,b,same {asked}")
+    table.to_excel("w.xlsx", index=False)
+    pairs.to_excel("p.xlsx", index=False)
+    book = call(f"w.xlsx --pairs p.xlsx --pair-columns a,b,same {asked}")
+    for result in (plain, same, book):
+        assert result.exit_code == 0, result.output
+        document = json.loads(result.stdout)
+        assert document == json.loads(plain.stdout)
+    notes = call("w.tsv --pairs p.csv --pair-columns a,b,same --k 3 --id bottle").stderr
+    assert "w.tsv was read with tabs between columns, text in UTF-16, decimal commas" in notes
+    assert "in the pairs, 'no' is cannot-link (" in notes
+    refused(call("w.tsv --pairs p.csv --pair-columns a,b --k 3"), "give three names with commas")
+    refused(
+        call("w.tsv --pairs p.csv --pair-columns a,b,same --k 3"),
+        "names no point; rows are numbered from 0 to 177",
+        "the column 'bottle' holds it: name rows by --id bottle",
+    )
+
+
 def test_without_pairs() -> None:
     refused(call("wine.csv --id bottle"), "--k auto needs --pairs", "give a number")
     result = call("wine.csv --id bottle --k 3 --json --quiet")
@@ -192,8 +236,8 @@ def test_later_rows_are_assigned(work: Path, first_candidates: None) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("wine.csv --k 0", "neither a number of at least 1 nor auto"),
-        ("wine.csv --k many", "neither a number of at least 1 nor auto"),
+        ("wine.csv --k 0", "give auto, a number of at least 1, a range"),
+        ("wine.csv --k many", "give auto, a number of at least 1, a range"),
         ("wine.csv --k 200 --id bottle", "--k 200: wine.csv holds 178 points"),
         ("wine.csv --k 3 --id botle", "no column 'botle'; did you mean 'bottle'?"),
         ("wine.csv --k 3 --id bottle --drop z", "no column 'z'"),
@@ -201,19 +245,20 @@ def test_later_rows_are_assigned(work: Path, first_candidates: None) -> None:
         ("wine.csv --k 3 --impute zero", "is not one of 'median', 'mean', 'most_frequent', 'none'"),
         ("numbered.csv --k 2", "no column can be used: 'n' (counts the rows); --keep COLUMN"),
         ("pairs.txt --k 3", "does not exist"),
-        ("notes.txt --k 3", "allowed are .csv and .parquet"),
+        ("notes.md --k 3", "allowed are .csv, .tsv"),
         ("empty.csv --k 3", "cannot read empty.csv"),
         ("broken.parquet --k 3", "cannot read broken.parquet"),
         ("twice.csv --k 1 --id n", "column 'n' names '1' twice"),
         ("only.csv --k 1 --id n", "holds no points"),
         ("inf.csv --k 1", "'x' holds an infinite value"),
-        ("wine.csv --k 3 --id bottle --pairs numbers.csv", "numbers.csv: row 2 of pairs (i="),
+        ("wine.csv --k 3 --id bottle --pairs numbers.csv", "numbers.csv: line 2 (i="),
         ("wine.csv --k 3 --id bottle --pairs notes.txt", "notes.txt: pairs must have the columns"),
     ],
 )
 def test_unusable_arguments_are_refused(work: Path, text: str, message: str) -> None:
     for name, content in (
         ("notes.txt", "hello"),
+        ("notes.md", "hello"),
         ("empty.csv", ""),
         ("broken.parquet", "hello"),
         ("twice.csv", "n,x\n1,2\n1,3\n"),

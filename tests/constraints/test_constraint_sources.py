@@ -44,28 +44,28 @@ def test_files_round_trip(c, named, tmp_path_factory):
     ("content", "message"),
     [
         ("i,j\n0,1\n", ": pairs must have the columns i, j, kind"),
-        ("i,j,kind,weight\n0,1,must-link\n", ": row 2 has not one field for each column"),
+        ("i,j,kind,weight\n0,1,must-link\n", ": line 2 has not one field for each column"),
         (
             "i,j,kind,weight\n0,1,must-link,1\n\n0,9,must-link,1\n",
-            ": row 4 of pairs (i='0', j='9', kind='must-link', ",
+            ": line 4 (i='0', j='9', kind='must-link', ",
         ),
-        ("i,j,kind,weight\n0,-1,must-link,1\n", ": row 2 of pairs (i='0', j='-1'"),
+        ("i,j,kind,weight\n0,-1,must-link,1\n", ": line 2 (i='0', j='-1'"),
         (
             "i,j,kind,weight\n0,0,must-link,1\n",
             "weight=1.0) pairs a point with itself",
         ),
         (
             "i,j,kind,weight\n0,1,may-link,1\n",
-            ": row 2 of pairs (i='0', j='1', kind='may-link'",
+            ": line 2 (i='0', j='1', kind='may-link'",
         ),
         ("i,j,kind,weight\n0,1,must-link,-1\n", "weight='-1') has no weight that is a number"),
         ("i,j,kind,weight\n0,1,must-link,nan\n", "weight='nan') has no weight that is a number"),
-        ("i,j,kind,weight\n0,1,must-link,__import__('os')\n", ": row 2 of pairs"),
+        ("i,j,kind,weight\n0,1,must-link,__import__('os')\n", ": line 2 (i="),
         (
             "i,j,kind,weight\n0,1,must-link,1\n1,0,must-link,2\n",
             "twice as one kind, with",
         ),
-        (b"i,j,kind\n0,\xff,must-link\n", "byte 0xff in position 11"),
+        (b"i,j,kind\n0,\x81,must-link\n", "byte 0x81 in position 11"),
     ],
 )
 def test_a_bad_csv_file_is_named_with_its_line(tmp_path, content, message):
@@ -84,7 +84,7 @@ def test_blanks_around_cells_are_skipped(tmp_path):
     assert read.must_link.tolist() == [[1, 2]] and read.cannot_link.tolist() == [[0, 1]]
     assert (read.ml_weights.tolist(), read.cl_weights.tolist()) == ([2.5], [1.0])
     path.write_text("i,j,kind\n0, 1,must-link\n")
-    with pytest.raises(ValueError, match=r"row 2 of pairs .* names no point"):
+    with pytest.raises(ValueError, match=r"line 2 \(.* names no point"):
         Constraints.read_csv(path, sample_ids=["0", " 0", "1"])
     spaced = Constraints([[0, 1]], [], n_points=2)
     spaced.write_csv(path, sample_ids=[" a", "a "])
