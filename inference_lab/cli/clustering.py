@@ -110,6 +110,14 @@ def as_names(ctx: click.Context, param: click.Parameter, value: str | None) -> t
     show_default=True,
     help="Time for a lower bound of the objective, which the page shows; 0 for none.",
 )
+@click.option(
+    "--stability",
+    type=click.FloatRange(0),
+    metavar="SECONDS",
+    default=10.0,
+    show_default=True,
+    help="Processor time for fits to other samples of the rows, for the page; 0 for none.",
+)
 @options.seed
 @click.option("--jobs", type=options.COUNT, default=1, help="Number of processes.")
 @options.as_json
@@ -130,6 +138,7 @@ def cluster(
     out: Path | None,
     report: Path | None,
     certify: float,
+    stability: float,
     seed: int,
     jobs: int,
     as_json: bool,
@@ -178,7 +187,9 @@ def cluster(
         if report is not None:
             if certify > 0:
                 report_progress(f"looking for a lower bound of the objective for {certify:g} s")
-            clusters.write_page(report, certify)
+            if stability > 0:
+                report_progress(f"fitting other samples of the rows for up to {stability:g} s")
+            clusters.write_page(report, certify, stability)
     if as_json:
         files = {"labels": out, "clusters": save, "report": report}
         print_json(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import math
 import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ from inference_lab.clustering.fit_inputs import check_word
 from inference_lab.clustering.pair_warnings import pair_faults
 from inference_lab.clustering.quadratic_costs import quadratic_costs
 from inference_lab.clustering.saved_clusters import SavedClusters
+from inference_lab.clustering.stability import membership_of, stability_of
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.frames import UnknownNameError
 from inference_lab.data.datasets import DataFormatError
@@ -37,6 +40,7 @@ from inference_lab.reporting.chosen_clustering import (
     clustering_document,
     with_interval,
 )
+from inference_lab.reporting.cluster_profile import ClusterProfile, Stability, profile_of
 from inference_lab.reporting.document import Document
 from inference_lab.reporting.writing import check_folder, write_document
 
@@ -235,13 +239,33 @@ class ClusterReport:
         """
         return self.clusters().write(path)
 
-    def document(self, certify: float = 10.0) -> Document:
+    @cached_property
+    def profile_(self) -> ClusterProfile:
+        """The columns, rules and rows that describe each cluster, in the units of the table."""
+        labels = self.search.labels_
+        constraints = self.search.constraints_
+        model = self.search.best_estimator_
+
+        def resample(seconds: float) -> Stability:
+            return stability_of(model, self.points, constraints, labels, seconds)
+
+        membership = membership_of(model, self.points, labels)
+        return profile_of(self.table, labels, membership, resample)
+
+    def _repr_html_(self) -> str:
+        """Return the summary of the clusters for notebooks."""
+        heading = f"<p><strong>{html.escape(self.title)}</strong></p>"
+        return heading + self.profile_._repr_html_()
+
+    def document(self, certify: float = 10.0, stability: float = 10.0) -> Document:
         """Return the page about the clusters.
 
         Parameters
         ----------
         certify : float
             Seconds for a lower bound of the objective, which the page shows; 0 for none.
+        stability : float
+            Processor seconds for refits to other samples of the rows, see `profile_`; 0 for none.
 
         Returns
         -------
@@ -251,7 +275,7 @@ class ClusterReport:
         --------
         >>> import pandas as pd
         >>> pd.DataFrame({"height": [0.0, 1.0, 8.0, 9.0]}).to_csv("plants.csv", index=False)
-        >>> cluster_table("plants.csv", k=2).document(certify=0).title
+        >>> cluster_table("plants.csv", k=2).document(0, 0).title
         'Clusters of plants.csv'
         """
         facts = dict(self.facts)
@@ -259,19 +283,29 @@ class ClusterReport:
         if certify > 0:
             facts["Objective"] = _distance_to_best(model, self.points, certify)
         names = [str(name) for name in self.labels.iloc[:, 0]]
+        profile = self.profile_
         clustering = ChosenClustering(
-            self.search, takes_pairs(model), self.points, names, self.pairs, facts
+            self.search,
+            takes_pairs(model),
+            self.points,
+            names,
+            self.pairs,
+            facts,
+            profile,
+            profile.stability(stability) if stability > 0 else None,
         )
         return clustering_document(clustering, self.title)
 
-    def write_page(self, folder: str | os.PathLike[str], certify: float = 10.0) -> Path:
+    def write_page(
+        self, folder: str | os.PathLike[str], certify: float = 10.0, stability: float = 10.0
+    ) -> Path:
         """Write the page about the clusters, with its figures and tables.
 
         Parameters
         ----------
         folder : path
             Empty, absent, or written by a report before.
-        certify : float
+        certify, stability : float
             See `document`.
 
         Returns
@@ -288,11 +322,11 @@ class ClusterReport:
         --------
         >>> import pandas as pd
         >>> pd.DataFrame({"height": [0.0, 1.0, 8.0, 9.0]}).to_csv("plants.csv", index=False)
-        >>> cluster_table("plants.csv", k=2).write_page("page", certify=0).name
+        >>> cluster_table("plants.csv", k=2).write_page("page", 0, 0).name
         'index.html'
         """
         check_folder(Path(folder))
-        write_document(self.document(certify), Path(folder))
+        write_document(self.document(certify, stability), Path(folder))
         return Path(folder) / "index.html"
 
 

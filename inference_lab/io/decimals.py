@@ -9,7 +9,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.formatting import listed
 from inference_lab.io._files import FormatError
 
 Mark = Literal[".", ","]

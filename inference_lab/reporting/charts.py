@@ -308,23 +308,15 @@ def pairs_chart(points: pd.DataFrame, pairs: pd.DataFrame, axes: tuple[str, str]
     """
     import altair as alt
 
-    points = points.assign(name=points["name"].map(printable)).round(4)
     pairs = pairs.assign(name=pairs["name"].map(printable)).round(4)
-    clusters = sorted(points["cluster"].unique())
-    looks = COLOURS[1:]
-    shapes = ["circle", "square", "triangle-up", "diamond"]
-    numbers = range(len(clusters))
-    colours = [looks[at % len(looks)] for at in numbers]
-    marks = [shapes[at // len(looks) % len(shapes)] for at in numbers]
-    x = alt.X("x:Q", title=axes[0], scale=alt.Scale(zero=False))
-    y = alt.Y("y:Q", title=axes[1], scale=alt.Scale(zero=False))
     kinds = ["must-link", "cannot-link"]
+    dots = _points(points, axes)
     lines = (
         alt.Chart(pairs)
         .mark_rule(color="currentColor")
         .encode(
-            x=x,
-            y=y,
+            x=dots.encoding.x,
+            y=dots.encoding.y,
             x2="x2:Q",
             y2="y2:Q",
             strokeDash=alt.StrokeDash(
@@ -335,12 +327,28 @@ def pairs_chart(points: pd.DataFrame, pairs: pd.DataFrame, axes: tuple[str, str]
             tooltip=[alt.Tooltip("name:N", title="pair"), "kind:N", "violated:N"],
         )
     )
-    dots = (
+    layered = alt.layer(lines, dots).properties(width=_WIDTH, height=340)
+    return layered.configure(**_CONFIG)
+
+
+def points_chart(points: pd.DataFrame, axes: tuple[str, str]) -> Chart:
+    """Return points by cluster; they have name, cluster, x and y."""
+    return _points(points, axes).properties(width=_WIDTH, height=340).configure(**_CONFIG)
+
+
+def _points(points: pd.DataFrame, axes: tuple[str, str]) -> Chart:
+    """Return the layer of points by cluster."""
+    import altair as alt
+
+    points = points.assign(name=points["name"].map(printable)).round(4)
+    clusters = sorted(points["cluster"].unique())
+    colours, marks = _cluster_looks(len(clusters))
+    return (
         alt.Chart(points)
         .mark_point(filled=True, size=35, opacity=0.85)
         .encode(
-            x=x,
-            y=y,
+            x=alt.X("x:Q", title=printable(axes[0]), scale=alt.Scale(zero=False)),
+            y=alt.Y("y:Q", title=printable(axes[1]), scale=alt.Scale(zero=False)),
             color=alt.Color("cluster:N", legend=alt.Legend(symbolSize=60)).scale(
                 domain=clusters, range=colours
             ),
@@ -348,8 +356,72 @@ def pairs_chart(points: pd.DataFrame, pairs: pd.DataFrame, axes: tuple[str, str]
             tooltip=["name:N", "cluster:N"],
         )
     )
-    layered = alt.layer(lines, dots).properties(width=_WIDTH, height=340)
-    return layered.configure(**_CONFIG)
+
+
+def _cluster_looks(k: int) -> tuple[list[str], list[str]]:
+    """Return the colours and shapes of clusters; 24 combinations are distinct."""
+    looks, shapes = COLOURS[1:], ["circle", "square", "triangle-up", "diamond"]
+    numbers = range(k)
+    colours = [looks[at % len(looks)] for at in numbers]
+    return colours, [shapes[at // len(looks) % len(shapes)] for at in numbers]
+
+
+def quantiles_chart(rows: pd.DataFrame) -> Chart:
+    """Return the spread of columns by cluster, with one panel for each column.
+
+    Rows have panel, cluster, and the quantiles low, lower, median, upper and high.
+    """
+    import altair as alt
+
+    rows = rows.assign(panel=rows["panel"].map(printable))
+    titles = list(dict.fromkeys(rows["panel"]))
+    clusters = sorted(rows["cluster"].unique())
+    colour = alt.Color("cluster:N", legend=None).scale(
+        domain=clusters, range=_cluster_looks(len(clusters))[0]
+    )
+    quantiles = ("low", "lower", "median", "upper", "high")
+    tips = ["cluster:N", *(alt.Tooltip(f"{name}:Q", format=",.4~g") for name in quantiles)]
+    drawn = alt.Chart(width=220, height=alt.Step(22)).encode(
+        y=alt.Y("cluster:N", sort=clusters, title="cluster"), color=colour, tooltip=tips
+    )
+    x = alt.X("low:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5))
+    layered = alt.layer(
+        drawn.mark_rule(strokeWidth=1.5).encode(x=x, x2="high:Q"),
+        drawn.mark_rule(strokeWidth=9, opacity=0.45).encode(x="lower:Q", x2="upper:Q"),
+        drawn.mark_point(filled=True, size=60, opacity=1).encode(x="median:Q"),
+        data=rows,
+    )
+    faceted = layered.facet(facet=alt.Facet("panel:N", sort=titles, title=None), columns=3)
+    faceted = faceted.resolve_scale(x="independent").properties(usermeta={"panel": 300})
+    return faceted.configure(**_CONFIG)
+
+
+def shares_chart(rows: pd.DataFrame, title: str) -> Chart:
+    """Return the shares of categories by cluster as bars that add up to one.
+
+    Rows have cluster, category and share; categories are in their order.
+    """
+    import altair as alt
+
+    rows = rows.assign(category=rows["category"].map(printable))
+    categories = list(dict.fromkeys(rows["category"]))
+    colours = [*COLOURS[1:], "#999999", "#F0E442"]
+    colour = alt.Color("category:N", sort=categories, title=printable(title)).scale(
+        domain=categories, range=[colours[at % len(colours)] for at in range(len(categories))]
+    )
+    return (
+        alt.Chart(rows, width=_WIDTH, height=alt.Step(22))
+        .mark_bar()
+        .encode(
+            y=alt.Y("cluster:N", title="cluster"),
+            x=alt.X("share:Q", title="share of the rows", axis=alt.Axis(format="%")),
+            color=colour,
+            order=alt.Order("order:Q"),
+            tooltip=["cluster:N", "category:N", alt.Tooltip("share:Q", format=".0%")],
+        )
+        .transform_calculate(order=f"indexof({json.dumps(categories)}, datum.category)")
+        .configure(**_CONFIG)
+    )
 
 
 def heatmap(cells: pd.DataFrame, x: str, y: str, *, scale: Mapping[str, Any]) -> Chart:

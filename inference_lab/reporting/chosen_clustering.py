@@ -10,17 +10,29 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from inference_lab.formatting import counted
-from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray
 from inference_lab.reporting.charts import intervals_chart, pairs_chart
+from inference_lab.reporting.cluster_profile import ClusterProfile, Stability
 from inference_lab.reporting.document import (
+    Block,
     Cell,
     Document,
+    Items,
     Mark,
     Picture,
     Section,
     Table,
-    Text,
     column,
+)
+from inference_lab.reporting.profile_sections import (
+    cluster_sections,
+    clusters_table,
+    lead_of,
+    percent,
+    separating_pictures,
+    stability_text,
+    uncertain_section,
+    violated_section,
 )
 from inference_lab.results.number_formats import NONE
 
@@ -45,6 +57,8 @@ class ChosenClustering(NamedTuple):
     pairs: pd.DataFrame
     #: Description of the data and their preparation.
     facts: Mapping[str, str]
+    profile: ClusterProfile
+    stability: Stability | None = None
 
 
 def with_interval(value: float, error: float, sign: str = "") -> str:
@@ -56,21 +70,61 @@ def with_interval(value: float, error: float, sign: str = "") -> str:
 
 
 def clustering_document(of: ChosenClustering, title: str) -> Document:
-    """Return the page of a clustering."""
-    search = of.search
+    """Return the page of a clustering: what the clusters are, then how sure this is."""
+    search, profile = of.search, of.profile
     row = search.cv_results_.iloc[search.best_index_]
     violated = of.pairs[of.pairs["violated"]]
-    lead = (
-        ("Chosen", f"{row['candidate']}, {counted(int(row['n_clusters']), 'cluster')}."),
-        ("Why", _why(of, row)),
-        ("Pairs", f"The clusters violate {len(violated)} of {counted(len(of.pairs), 'pair')}."),
-        *of.facts.items(),
+    lead = [
+        (
+            "Result",
+            f"{counted(len(search.labels_), 'row')} in "
+            f"{counted(len(profile.clusters), 'cluster')}.",
+        ),
+        *lead_of(profile, of.stability),
+    ]
+    if len(of.pairs):
+        kept = len(of.pairs) - len(violated)
+        lead.append(("Pairs", f"The clusters keep {kept} of {counted(len(of.pairs), 'pair')}."))
+    clusters = Section(
+        "Clusters",
+        (
+            clusters_table(profile, of.stability, _touched(of)),
+            *separating_pictures(profile, search.labels_, of.names),
+        ),
     )
-    clusters = Section("Clusters", (_sizes(of),))
-    sections = [clusters, _picture(of), _violated(violated, search.labels_)]
+    reasons = (
+        f"Chosen: {row['candidate']}, {counted(int(row['n_clusters']), 'cluster')}.",
+        _why(of, row),
+    )
+    choice: tuple[Block, ...] = (Items(reasons),)
     if search.cv_results_["mean_test_score"].notna().any():
-        sections.insert(0, _candidates(of))
-    return Document(title, lead=lead, sections=tuple(sections))
+        choice += _candidates(of)
+    sure = Section(
+        "How sure is this",
+        sections=(
+            Section("Choice of the method", choice),
+            Section("Other samples", (stability_text(of.stability),)),
+            Section(
+                "Data and objective", (Items(tuple(f"{k}: {v}" for k, v in of.facts.items())),)
+            ),
+        ),
+    )
+    sections = (
+        clusters,
+        cluster_sections(profile, of.names),
+        uncertain_section(profile, of.names),
+        violated_section(violated, search.labels_, profile.traits),
+        _picture(of),
+        sure,
+    )
+    return Document(title, lead=tuple(lead), sections=sections)
+
+
+def _touched(of: ChosenClustering) -> list[int]:
+    """Return the number of pairs that touch each cluster."""
+    labels = of.search.labels_
+    ends = labels[of.pairs[["first", "second"]].to_numpy(dtype=np.int64).reshape(-1, 2)]
+    return [int((ends == cluster).any(axis=1).sum()) for cluster in np.unique(labels)]
 
 
 def _why(of: ChosenClustering, row: pd.Series[Any]) -> str:
@@ -92,8 +146,8 @@ def _why(of: ChosenClustering, row: pd.Series[Any]) -> str:
     return f"{first} Over no pairs it gains {with_interval(gain, error, '+')}. {clear}"
 
 
-def _candidates(of: ChosenClustering) -> Section:
-    """Return the section on all candidates, with a table and a picture of their scores."""
+def _candidates(of: ChosenClustering) -> tuple[Table, Picture]:
+    """Return a table and a picture of the scores of all candidates."""
     results = of.search.cv_results_
     rows = list(results.itertuples())
     titles = [f"{row.candidate}, k = {row.n_clusters}" for row in rows]
@@ -120,10 +174,8 @@ def _candidates(of: ChosenClustering) -> Section:
             right=True,
             help="Difference to the best score with as many clusters, over the same pairs.",
         ),
-        column(
-            "must-links kept, %", results["must_link_kept"], _percent, help="Of held-out pairs."
-        ),
-        column("cannot-links kept, %", results["cannot_link_kept"], _percent, help="The same."),
+        column("must-links kept, %", results["must_link_kept"], percent, help="Of held-out pairs."),
+        column("cannot-links kept, %", results["cannot_link_kept"], percent, help="The same."),
         column("seconds", results["mean_fit_time"], "{:.2f}".format, help="Of a fit."),
     )
     table = Table(
@@ -145,29 +197,7 @@ def _candidates(of: ChosenClustering) -> Section:
             "held-out score",
         ),
     )
-    return Section("Choice", (table, picture))
-
-
-def _percent(share: float) -> Cell:
-    return Cell(f"{100 * share:.0f}", 100 * float(share))
-
-
-def _sizes(of: ChosenClustering) -> Table:
-    """Return the table of the sizes of clusters, and of the numbers of pairs that touch each."""
-    labels = of.search.labels_
-    clusters, sizes = np.unique(labels, return_counts=True)
-    ends = labels[of.pairs[["first", "second"]].to_numpy(dtype=np.int64).reshape(-1, 2)]
-    touched = [int((ends == cluster).any(axis=1).sum()) for cluster in clusters]
-    return Table(
-        "sizes",
-        "Sizes of the clusters.",
-        (
-            column("cluster", clusters.tolist()),
-            column("points", sizes.tolist()),
-            column("share, %", (sizes / sizes.sum()).tolist(), _percent),
-            column("pairs", touched, help="Pairs that touch a point of the cluster."),
-        ),
-    )
+    return table, picture
 
 
 def _picture(of: ChosenClustering) -> Section:
@@ -228,23 +258,3 @@ def _picture(of: ChosenClustering) -> Section:
         partial(pairs_chart, points, lines, axes),
     )
     return Section("Points and pairs", (picture,))
-
-
-def _violated(violated: pd.DataFrame, labels: IntArray) -> Section:
-    """Return the section on the violated pairs, by name."""
-    if not len(violated):
-        return Section("Violated pairs", (Text(("None.",)),))
-    table = Table(
-        "violated-pairs",
-        "Pairs that the clustering violates: wrong answers are among these more often than among "
-        "the others.",
-        (
-            column("point", violated["i"].astype(str)),
-            column("other point", violated["j"].astype(str)),
-            column("kind", violated["kind"]),
-            column("weight", violated["weight"], "{:g}".format),
-            column("its cluster", labels[violated["first"].to_numpy(dtype=int)].tolist()),
-            column("the other's", labels[violated["second"].to_numpy(dtype=int)].tolist()),
-        ),
-    )
-    return Section("Violated pairs", (table,), folded=len(violated) > 50)

@@ -1,0 +1,108 @@
+"""Columns of a table in the units of its user, as a profile of clusters compares and shows them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from inference_lab.formatting import shortened
+from inference_lab.graph.arrays import FloatArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Largest number of categories of a column that is compared; others are free text or names.
+_CATEGORIES = 30
+#: Characters of a text that are shown.
+_WIDTH = 40
+#: Text of a missing value.
+MISSING_TEXT = "missing"
+
+
+class Trait(NamedTuple):
+    """A column of a table: numbers, dates as days, categories as codes, or texts without values.
+
+    Missing values are NaN.
+    """
+
+    name: str
+    kind: Literal["number", "date", "category", "text"]
+    values: FloatArray
+    categories: list[str]
+    #: Steps to which limits of rules, and values of rows, are rounded.
+    step: float = 1.0
+    fine_step: float = 1.0
+    #: The cells of a column of texts.
+    cells: Any = None
+
+    @property
+    def compared(self) -> bool:
+        """Whether clusters can differ in the values."""
+        return self.kind != "text" and np.unique(self.values[~np.isnan(self.values)]).size > 1
+
+    def shown(self, value: float, step: float | None = None) -> str:
+        """Return a value as it is shown, to the digits of a step."""
+        if math.isnan(value):
+            return MISSING_TEXT
+        if self.kind == "date":
+            return str(np.datetime64("1970-01-01") + np.timedelta64(math.floor(value), "D"))
+        if self.kind == "category":
+            return self.categories[int(value)]
+        decimals = max(0, -math.floor(math.log10(step or self.step) + 1e-9))
+        return f"{value:z,.{decimals}f}"
+
+    def cell(self, row: int) -> str:
+        """Return the value of a row as it is shown."""
+        if self.kind != "text":
+            return self.shown(float(self.values[row]), self.fine_step)
+        cell = self.cells[row]
+        return MISSING_TEXT if cell is None or cell != cell else shortened(str(cell), _WIDTH)
+
+
+def traits_of(table: pd.DataFrame) -> list[Trait]:
+    """Return the columns of a table; a column that counts the rows is not compared."""
+    return [_trait(str(name), table[name]) for name in table]
+
+
+def _trait(name: str, column: pd.Series[Any]) -> Trait:
+    import pandas as pd
+    from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype
+
+    numeric = is_numeric_dtype(column) and not is_bool_dtype(column)
+    if numeric and column.nunique() > 2:
+        values = column.to_numpy(dtype=float, na_value=np.nan)
+        if (np.diff(values) == 1).all():
+            return Trait(name, "text", values, [], cells=column.to_numpy())
+        step = _step(values)
+        whole = bool((np.floor(values) == values)[~np.isnan(values)].all())
+        return Trait(
+            name,
+            "number",
+            values,
+            [],
+            max(1.0, step) if whole else step,
+            1.0 if whole else step / 10,
+        )
+    if is_datetime64_any_dtype(column):
+        since = (column - pd.Timestamp("1970-01-01", tz=column.dt.tz)) / pd.Timedelta(days=1)
+        return Trait(name, "date", since.to_numpy(dtype=float), [])
+    missing = column.isna().to_numpy()
+    words = [f"{v:g}" if numeric else str(v) for v in column[~missing].tolist()]
+    categories = sorted(set(words))
+    if len(categories) > _CATEGORIES:
+        nothing = np.full(len(missing), np.nan)
+        return Trait(name, "text", nothing, [], cells=column.to_numpy(dtype=object))
+    place = {word: at for at, word in enumerate(categories)}
+    codes = np.full(len(missing), float(len(categories)))
+    codes[~missing] = [place[word] for word in words]
+    shown = [shortened(word, _WIDTH) for word in categories]
+    return Trait(name, "category", codes, [*shown, MISSING_TEXT] if missing.any() else shown)
+
+
+def _step(values: FloatArray) -> float:
+    """Return a power of ten of at most a tenth of the deviation of values."""
+    finite = values[np.isfinite(values)]
+    deviation = float(finite.std()) if finite.size else 0.0
+    return 10.0 ** math.floor(math.log10(deviation / 10.0)) if deviation > 0.0 else 1.0
