@@ -44,7 +44,7 @@ _VALUES = _WORDS.keys() - {*_LITERAL, *"ynft"} | {"mustlink", "cannotlink"}
 _NAMES_SEARCHED = 10_000
 
 
-class _Place(str):
+class _PairPlace(str):
     """The place of a pair in a file, such as line 2."""
 
 
@@ -150,7 +150,7 @@ def read_csv(
 
     sheet = read_sheet(path, strip=all(name == name.strip() for name in names))
     # As objects, because pandas makes its own texts of others.
-    lines = pd.Index([_Place(place) for place in places(sheet, path)], dtype=object)
+    lines = pd.Index([_PairPlace(place) for place in places(sheet, path)], dtype=object)
     try:
         cells = {
             name.strip(): [text_of(cell) for cell in column]
@@ -317,7 +317,7 @@ def _refuse(frame: pd.DataFrame, wrong: pd.Series[bool], why: str) -> None:
         (row,) = frame.iloc[[at]].to_dict("records")
         content = ", ".join(f"{name}={value!r}" for name, value in row.items())
         label = frame.index.tolist()[at]
-        place = label if isinstance(label, _Place) else f"row {label!r} of pairs"
+        place = label if isinstance(label, _PairPlace) else f"row {label!r} of pairs"
         raise ValueError(f"{place} ({content}) {why}")
 
 

@@ -380,7 +380,10 @@ def quantiles_chart(rows: pd.DataFrame) -> Chart:
         domain=clusters, range=_cluster_looks(len(clusters))[0]
     )
     quantiles = ("low", "lower", "median", "upper", "high")
-    tips = ["cluster:N", *(alt.Tooltip(f"{name}:Q", format=",.4~g") for name in quantiles)]
+    tips: list[Any] = [
+        "cluster:N",
+        *(alt.Tooltip(f"{name}:Q", format=",.4~g") for name in quantiles),
+    ]
     drawn = alt.Chart(width=220, height=alt.Step(22)).encode(
         y=alt.Y("cluster:N", sort=clusters, title="cluster"), color=colour, tooltip=tips
     )

@@ -84,7 +84,11 @@ def clustering_document(of: ChosenClustering, title: str) -> Document:
     ]
     if len(of.pairs):
         kept = len(of.pairs) - len(violated)
-        lead.append(("Pairs", f"The clusters keep {kept} of {counted(len(of.pairs), 'pair')}."))
+        others = ""
+        if len(violated):
+            others = f" The other {len(violated)} are listed with the values of both rows."
+        sentence = f"The clusters keep {kept} of {counted(len(of.pairs), 'pair')}.{others}"
+        lead.append(("Pairs", sentence))
     clusters = Section(
         "Clusters",
         (
@@ -103,17 +107,18 @@ def clustering_document(of: ChosenClustering, title: str) -> Document:
         "How sure is this",
         sections=(
             Section("Choice of the method", choice),
-            Section("Other samples", (stability_text(of.stability),)),
+            Section("Other samples of the rows", (stability_text(of.stability),)),
             Section(
                 "Data and objective", (Items(tuple(f"{k}: {v}" for k, v in of.facts.items())),)
             ),
         ),
     )
+    pairs = [violated_section(violated, search.labels_, profile.traits)] if len(of.pairs) else []
     sections = (
         clusters,
         cluster_sections(profile, of.names),
         uncertain_section(profile, of.names),
-        violated_section(violated, search.labels_, profile.traits),
+        *pairs,
         _picture(of),
         sure,
     )

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Typical rows, and rows nearest the border, of each cluster.
 _SHOWN_ROWS = 3
+#: Words for the least Jaccard similarities (Hennig 2007).
+_COMES_BACK = (("come back", 0.75), ("come back in part", 0.6), ("do not come back", -math.inf))
 #: Contrasts in a summary of a cluster.
 _SUMMARY = 3
 #: Share below which a membership is uncertain: a posterior, or one minus the ratio of distances.
@@ -111,7 +113,7 @@ class ClusterProfile:
         Parameters
         ----------
         seconds : float
-            Processor time after which no further refit begins; at most 20 are made.
+            Processor time after which no further refit begins; at most 20 are made, at least one.
 
         Returns
         -------
@@ -165,6 +167,9 @@ def profile_of(
         ["cluster", "sure", "size"], ascending=[True, False, False], kind="stable"
     )
     contrasts = contrasts[[*_CONTRASTS]].reset_index(drop=True)
+    # Columns of text have NaN in place of None.
+    category = contrasts["category"].astype(object)
+    contrasts["category"] = category.where(category.notna(), None)
     rules = rules_of(traits, labels, clusters)
     by_name = {trait.name: trait for trait in traits}
     uncertain = membership.uncertain
@@ -264,37 +269,40 @@ def _differences(
     from scipy.stats import t
 
     deviation = float(values.std())
-    sizes = np.bincount(place, minlength=k).astype(float)
-    sums = np.bincount(place, values, k)
-    squares = np.bincount(place, values**2, k)
+    if not prior:
+        # Squares of large numbers, such as dates, would cancel.
+        values = values - values.mean()
+    # Numbers of rows, sums and sums of squares of each cluster.
+    sums = np.array(
+        [np.bincount(place, weights, k) for weights in (np.ones_like(values), values, values**2)]
+    )
     results = []
     for at in range(k):
-        sides = []
-        for n, total, square in (
-            (sizes[at], sums[at], squares[at]),
-            (sizes.sum() - sizes[at], sums.sum() - sums[at], squares.sum() - squares[at]),
-        ):
-            n, total, square = n + 2.0 * prior, total + prior, square + prior
-            mean = total / n if n else math.nan
-            spread = max(0.0, square / n - mean**2) * n / (n - 1.0) if n > 1 else deviation**2
-            sides.append((n, mean, spread))
-        (n, mean, spread), (m, other, other_spread) = sides
-        raw = [
-            sums[at] / sizes[at] if sizes[at] else math.nan,
-            (sums.sum() - sums[at]) / (sizes.sum() - sizes[at])
-            if sizes.sum() > sizes[at]
-            else math.nan,
-        ]
-        first, second = spread / n if n else math.nan, other_spread / m if m else math.nan
-        variance = first + second
-        free = variance**2 / max(
-            first**2 / max(n - 1.0, 1.0) + second**2 / max(m - 1.0, 1.0), 1e-300
-        )
-        half = float(t.ppf(0.975, max(free, 1.0))) * math.sqrt(variance) / deviation
-        centre = (mean - other) / deviation
-        difference = float(raw[0] - raw[1]) / deviation
-        results.append((difference, float(centre - half), float(centre + half)))
+        sides = sums[:, at], sums.sum(axis=1) - sums[:, at]
+        if not all(side[0] for side in sides):
+            results.append((math.nan, math.nan, math.nan))
+            continue
+        raw = float(sides[0][1] / sides[0][0] - sides[1][1] / sides[1][0])
+        moments = [_moments(side + prior * np.array([2.0, 1.0, 1.0]), deviation) for side in sides]
+        (mean, error, free), (other, other_error, other_free) = moments
+        variance = error + other_error
+        # Welch's degrees of freedom.
+        freedom = variance**2 / max(error**2 / free + other_error**2 / other_free, 1e-300)
+        half = float(t.ppf(0.975, max(freedom, 1.0))) * math.sqrt(variance)
+        low, high = mean - other - half, mean - other + half
+        results.append((raw / deviation, low / deviation, high / deviation))
     return results
+
+
+def _moments(side: FloatArray, deviation: float) -> tuple[float, float, float]:
+    """Return a mean, its squared error, and the degrees of freedom, of a number and two sums.
+
+    A single row has the deviation of all rows.
+    """
+    n, total, square = side.tolist()
+    mean = total / n
+    variance = max(0.0, square / n - mean**2) * n / (n - 1.0) if n > 1 else deviation**2
+    return mean, variance / n, max(n - 1.0, 1.0)
 
 
 def _between(trait: Trait, place: IntArray) -> float:
@@ -319,7 +327,8 @@ def summary_of(contrasts: pd.DataFrame, traits: dict[str, Trait]) -> str:
     strongest = sure.drop_duplicates("column").head(_SUMMARY)
     if not len(strongest):
         return "No column differs clearly from the other rows."
-    parts = [contrast_sentence(row, traits[row.column]) for row in strongest.itertuples()]
+    rows: list[Any] = list(strongest.itertuples())
+    parts = [contrast_sentence(row, traits[row.column]) for row in rows]
     return f"{'; '.join(parts)}."
 
 
@@ -373,7 +382,7 @@ def _with_membership(
         },
         index=table.index[rows],
     )
-    return pd.concat([front, table.iloc[rows].add_prefix("")], axis="columns")
+    return pd.concat([front, table.iloc[rows]], axis="columns")
 
 
 def differences_of(traits: list[Trait], first: int, second: int) -> tuple[str, str]:
@@ -408,9 +417,11 @@ def membership_sentence(profile: ClusterProfile) -> str:
 
 def stability_sentence(stability: Stability, clusters: list[Any]) -> str:
     """Return in words which clusters come back in other samples."""
-    groups = {"come back": [], "come back in part": [], "do not come back": []}  # type: dict[str, list[str]]
+    groups: dict[str, list[str]] = {word: [] for word, _ in _COMES_BACK}
     for cluster, value in zip(clusters, stability.jaccard.tolist(), strict=True):
-        word = list(groups)[0 if value >= 0.75 else 1 if value >= 0.6 else 2]
-        groups[word].append(str(cluster))
-    parts = [f"{listed(names, most=20)} {word}" for word, names in groups.items() if names]
-    return f"In other samples of the rows, clusters {'; '.join(parts)}."
+        groups[next(word for word, least in _COMES_BACK if value >= least)].append(str(cluster))
+    filled = {word: names for word, names in groups.items() if names}
+    if len(filled) == 1:
+        return f"In other samples of the rows, all clusters {next(iter(filled))}."
+    parts = [f"{listed(names, most=20)} {word}" for word, names in filled.items()]
+    return f"In other samples of the rows, of the clusters {'; '.join(parts)}."

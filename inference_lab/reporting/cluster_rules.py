@@ -181,10 +181,10 @@ def _paths(tree: Any, columns: Sequence[RuleCondition]) -> list[tuple[RuleCondit
 
 
 def _rounded(trait: Trait, limit: float) -> float:
-    """Return a limit in round numbers; limits of whole numbers and days are rounded down."""
-    if trait.step == trait.fine_step:
-        return math.floor(limit)
-    return round(round(limit / trait.step) * trait.step, 12)
+    """Return a limit in round numbers; at the unit of the values it is rounded down."""
+    steps = limit / trait.step
+    whole = math.floor(steps + 1e-9) if trait.step == trait.fine_step else round(steps)
+    return round(whole * trait.step, 12)
 
 
 def _joined(

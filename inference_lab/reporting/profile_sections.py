@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -55,15 +56,11 @@ def lead_of(profile: ClusterProfile, stability: Stability | None) -> list[tuple[
     entries = []
     for cluster, row in profile.clusters.iterrows():
         size = f"Cluster {cluster}: {counted(int(row['rows']), 'row')} ({row['share']:.0%})"
-        entries.append((size, f"{_capital(row['summary'])} {rule_sentence(row)}".strip()))
+        entries.append((size, f"{row['summary']} {rule_sentence(row)}".strip()))
     sure = membership_sentence(profile)
     if stability is not None and stability.refits:
         sure = f"{sure} {stability_sentence(stability, profile.clusters.index.tolist())}"
     return [*entries, ("Certainty", sure)]
-
-
-def _capital(text: str) -> str:
-    return text
 
 
 def rule_sentence(row: Any) -> str:
@@ -71,8 +68,8 @@ def rule_sentence(row: Any) -> str:
     if not row["rule"] or math.isnan(row["precision"]):
         return ""
     return (
-        f"In short: {row['rule']}. This selects {row['recall']:.0%} of the cluster, and "
-        f"{row['precision']:.0%} of the rows that it selects are in it."
+        f"Rule of thumb: {row['rule']}. It finds {row['recall']:.0%} of these rows, and "
+        f"{row['precision']:.0%} of the rows that it finds are right."
     )
 
 
@@ -100,14 +97,14 @@ def clusters_table(
     columns += [
         column("pairs", list(touched), help="Pairs that touch a row of the cluster."),
         column("rule", [text or NONE for text in clusters["rule"]], right=False),
-        column("selects, %", clusters["recall"].tolist(), percent, help=_RECALL),
-        column("right, %", clusters["precision"].tolist(), percent, help=_PRECISION),
+        column("rule finds, %", clusters["recall"].tolist(), percent, help=_RECALL),
+        column("rule is right, %", clusters["precision"].tolist(), percent, help=_PRECISION),
     ]
     return Table("sizes", "The clusters, each with a short rule for its rows.", tuple(columns))
 
 
-_RECALL = "Share of the rows of the cluster that the rule selects, on rows it was not made from."
-_PRECISION = "Share of the rows that the rule selects that are in the cluster, on such rows."
+_RECALL = "Share of the rows of the cluster that the rule finds, on rows it was not made from."
+_PRECISION = "Share of the rows that the rule finds that are in the cluster, on such rows."
 
 
 def _uncertain_help(profile: ClusterProfile) -> str:
@@ -132,7 +129,7 @@ def separating_pictures(profile: ClusterProfile, labels: IntArray, names: list[s
             Picture(
                 "separating-columns",
                 "The numbers that differ the most between the clusters: median (dot), the middle "
-                "half of the rows (bar), and all but the lowest and highest 5 % (line).",
+                "half of the rows (bar), and all but the lowest and highest 5% (line).",
                 "Spread of the separating columns in each cluster",
                 partial(quantiles_chart, _quantiles(numbers[:_PANELS], labels)),
             )
@@ -230,7 +227,7 @@ def cluster_sections(profile: ClusterProfile, names: list[str]) -> Section:
 
 def _contrasts_table(contrasts: pd.DataFrame, traits: dict[str, Trait], cluster: Any) -> Table:
     """Return the table of the contrasts of a cluster."""
-    rows = list(contrasts.itertuples())
+    rows: list[Any] = list(contrasts.itertuples())
 
     def value(row: Any, number: float) -> str:
         trait = traits[row.column]
@@ -254,7 +251,7 @@ def _contrasts_table(contrasts: pd.DataFrame, traits: dict[str, Trait], cluster:
                 float(rows[at].difference),
             ),
             help="Mean in the cluster minus mean of the other rows, in standard deviations of the "
-            "column, with the 95 % interval. Beyond 0.8 in size it is large.",
+            "column, with the 95% interval. Beyond 0.8 in size it is large.",
         ),
     )
     return Table(
@@ -271,8 +268,8 @@ def _rows_table(
     places = rows["row"].tolist()
     front = [
         column("row", [names[row] for row in places], right=False),
-        column("", rows["role"].tolist()),
-        column("also near", [f"cluster {second}" for second in rows["second"]], right=False),
+        column("example", rows["role"].tolist()),
+        column("nearest other", [f"cluster {second}" for second in rows["second"]], right=False),
     ]
     values: list[Column] = [
         column(trait.name, [trait.cell(row) for row in places], right=trait.kind == "number")
@@ -297,7 +294,7 @@ def uncertain_section(profile: ClusterProfile, names: list[str]) -> Section:
         traits,
         names,
     )
-    columns = [Column("cluster", c.cells, c.right) if not c.title else c for c in table.columns]
+    columns = [replace(c, title="cluster") if c.title == "example" else c for c in table.columns]
     text = f"{intro} The others could as well be in another: {_uncertain_help(profile).lower()}"
     return Section(
         "Uncertain rows", (Text((text,)), Table(table.name, table.caption, tuple(columns)))
@@ -335,13 +332,15 @@ def stability_text(stability: Stability | None) -> Text:
     """Return what was done to measure how stable the clusters are."""
     if stability is None or not stability.refits:
         return Text(("The clusters were not made again from other samples of the rows.",))
+    planned = ""
+    if stability.refits < stability.planned:
+        planned = f" (of {stability.planned}; the time was over)"
     return Text(
         (
-            f"The chosen estimator was fitted again {stability.refits} times, "
-            f"{'all' if stability.refits == stability.planned else f'of {stability.planned}'} "
-            f"planned, in {stability.cpu_s:.1f} s of processor time, to samples of about "
-            f"{stability.rows:,} rows and of the pairs drawn with replacement. The overlap of a "
-            "cluster is its Jaccard similarity to the most similar cluster of a refit, over the "
-            "rows of the sample (Hennig 2007).",
+            f"The chosen estimator was fitted again {counted(stability.refits, 'time')}{planned}, "
+            f"in {stability.cpu_s:.1f} s of processor time, each time to some "
+            f"{stability.rows:,} rows and to pairs, drawn with replacement. A cluster comes back "
+            "to the share of its overlap with the most similar cluster of a refit: rows in both "
+            "over rows in either (Hennig 2007).",
         )
     )

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 #: Largest number of categories of a column that is compared; others are free text or names.
 _CATEGORIES = 30
+#: Largest number of decimals that are written out.
+_DECIMALS = 6
 #: Characters of a text that are shown.
 _WIDTH = 40
 #: Text of a missing value.
@@ -51,7 +53,7 @@ class Trait(NamedTuple):
         if self.kind == "category":
             return self.categories[int(value)]
         decimals = max(0, -math.floor(math.log10(step or self.step) + 1e-9))
-        return f"{value:z,.{decimals}f}"
+        return f"{value:z,.{decimals}f}" if decimals <= _DECIMALS else f"{value:.3g}"
 
     def cell(self, row: int) -> str:
         """Return the value of a row as it is shown."""
@@ -72,22 +74,15 @@ def _trait(name: str, column: pd.Series[Any]) -> Trait:
 
     numeric = is_numeric_dtype(column) and not is_bool_dtype(column)
     if numeric and column.nunique() > 2:
-        values = column.to_numpy(dtype=float, na_value=np.nan)
+        values = np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+        values = np.where(np.isinf(values), np.nan, values)
         if (np.diff(values) == 1).all():
             return Trait(name, "text", values, [], cells=column.to_numpy())
-        step = _step(values)
-        whole = bool((np.floor(values) == values)[~np.isnan(values)].all())
-        return Trait(
-            name,
-            "number",
-            values,
-            [],
-            max(1.0, step) if whole else step,
-            1.0 if whole else step / 10,
-        )
+        step, unit = _step(values), _unit(values)
+        return Trait(name, "number", values, [], max(unit, step), max(unit, step / 10.0))
     if is_datetime64_any_dtype(column):
         since = (column - pd.Timestamp("1970-01-01", tz=column.dt.tz)) / pd.Timedelta(days=1)
-        return Trait(name, "date", since.to_numpy(dtype=float), [])
+        return Trait(name, "date", np.asarray(since, dtype=np.float64), [])
     missing = column.isna().to_numpy()
     words = [f"{v:g}" if numeric else str(v) for v in column[~missing].tolist()]
     categories = sorted(set(words))
@@ -106,3 +101,12 @@ def _step(values: FloatArray) -> float:
     finite = values[np.isfinite(values)]
     deviation = float(finite.std()) if finite.size else 0.0
     return 10.0 ** math.floor(math.log10(deviation / 10.0)) if deviation > 0.0 else 1.0
+
+
+def _unit(values: FloatArray) -> float:
+    """Return the unit of values, a power of ten up to one, or zero if they have many digits."""
+    present = values[~np.isnan(values)]
+    for decimals in range(_DECIMALS):
+        if (np.round(present, decimals) == present).all():
+            return 10.0**-decimals
+    return 0.0

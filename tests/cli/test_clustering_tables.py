@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -78,8 +79,11 @@ def test_page_shows_the_gap_of_the_objective(work: Path, undrawn: None) -> None:
     text = (work / "page" / "README.md").read_text(encoding="utf-8")
     # The least objective of 1,000 starts of k-means.
     assert "1277.93, the lowest possible" in text
-    call("wine.csv --k 3 --id bottle --report other --certify 0")
-    assert "lowest possible" not in (work / "other" / "README.md").read_text(encoding="utf-8")
+    call("wine.csv --k 3 --id bottle --report other --certify 0 --stability 0")
+    other = (work / "other" / "README.md").read_text(encoding="utf-8")
+    assert "lowest possible" not in other
+    assert "come back" in text and "come back" not in other
+    assert "were not made again" in other
 
 
 def test_the_page_shows_choice_clusters_and_violated_pairs(work: Path) -> None:
@@ -95,14 +99,34 @@ def test_the_page_shows_choice_clusters_and_violated_pairs(work: Path) -> None:
     assert len(page) < 2_000_000
     for message in ("Clusters of wine.csv", report["candidate"], "expected gain", "178 points"):
         assert message in page and message in text
+    # The clusters come first, in the units of the table; the method comes last.
+    clusters, method = text.split("## How sure is this")
+    assert clusters.count("Rule of thumb: ") == 6
+    assert report["candidate"] in method and "held-out" in method
+    for word in (report["candidate"], "held-out", "bound", "certificate", "energ", "objective"):
+        assert word not in clusters
+    assert re.search(r"m is (lower|higher) \(median \d,?\d{3}, elsewhere \d{3}\)", clusters)
+    assert "was fitted again" in method
+    rows = pd.read_csv(work / "page/tables/rows-1.csv", dtype={"row": str})
+    assert rows["example"].tolist() == ["typical"] * 3 + ["border"] * 3
+    assert rows["row"].isin(NAMES).all()
     violated = pd.read_csv(work / "page/tables/violated-pairs.csv", dtype=str)
     violated_pairs = {(pair["i"], pair["j"], pair["kind"]) for pair in report["violated"]}
-    listed = violated[["point", "other point", "kind"]].itertuples(index=False, name=None)
+    listed = violated[["row", "other row", "kind"]].itertuples(index=False, name=None)
     assert {tuple(map(str, row)) for row in listed} == violated_pairs
+    row = violated.iloc[0]
+    values = pd.read_csv("wine.csv", dtype={"bottle": str}).set_index("bottle")["m"]
+    shown = f"{row['different']}; {row['alike']}"
+    assert f"m {values[row['row']]:,.0f} / {values[row['other row']]:,.0f}" in shown
     candidates = pd.read_csv(work / "page/tables/candidates.csv")
     assert candidates["candidate"][0].startswith("k-means without pairs")
     assert candidates["score"].max() < 1.0
-    for name in ("scores.svg", "points-and-pairs.svg"):
+    for name in (
+        "scores.svg",
+        "points-and-pairs.svg",
+        "separating-columns.svg",
+        "separating-plane.svg",
+    ):
         assert (work / "page" / "figures" / name).stat().st_size > 1000
     # A folder with other content is not written into.
     (work / "other").mkdir()
@@ -134,7 +158,11 @@ def test_several_numbers_of_clusters_are_compared(
     refused(call("wine.csv --k 2-400 --id bottle"), "a range such as 2-6")
 
 
-def test_files_of_a_spreadsheet_give_the_same_clusters(work: Path, first_candidates: None) -> None:
+def test_files_of_a_spreadsheet_give_the_same_clusters(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = cluster_cv.default_candidates()[1:2]
+    monkeypatch.setattr(cluster_cv, "default_candidates", lambda: alone)
     asked = "--k 3 --id bottle --json --quiet"
     plain = call(f"wine.csv --pairs pairs.csv {asked}")
     table = pd.read_csv("wine.csv", dtype={"bottle": str})

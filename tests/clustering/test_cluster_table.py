@@ -53,7 +53,31 @@ def test_a_report_has_what_the_command_shows(undrawn: None) -> None:
     assert report.sentences()[0].startswith(summary["candidate"])
     page = report.write_page("page", certify=0)
     assert "Clusters of wine.csv" in page.read_text(encoding="utf-8")
-    assert report.document(certify=0).title == "Clusters of wine.csv"
+    assert report.document(certify=0, stability=0).title == "Clusters of wine.csv"
+
+
+def test_a_report_describes_the_clusters_in_the_units_of_the_table() -> None:
+    report = cluster_table("wine.csv", k=3, id="bottle")
+    profile = report.profile_
+    assert profile is report.profile_
+    assert profile.clusters["rows"].tolist() == report.summary()["sizes"]
+    inside = profile.contrasts.set_index(["cluster", "column"])["inside"]
+    medians = report.table.groupby(report.search.labels_).median()
+    assert inside.to_dict() == medians.stack().to_dict()
+    assert profile.rows.index.isin(NAMES).all() and profile.rows["a"].between(11, 15).all()
+    html = report._repr_html_()
+    assert "Clusters of wine.csv" in html and profile.clusters["rule"][0].split()[0] in html
+    stability = profile.stability(5.0)
+    assert stability.jaccard.shape == (3,) and (stability.jaccard > 0.75).all()
+
+
+def test_several_numbers_of_clusters_need_pairs() -> None:
+    with pytest.raises(DataFormatError, match="--k 2,3 needs --pairs"):
+        cluster_table("wine.csv", k=[2, 3], id="bottle")
+    with pytest.raises(DataFormatError, match=r"--k 179: wine\.csv holds 178 points"):
+        cluster_table("wine.csv", "pairs.csv", k=[2, 179], id="bottle")
+    with pytest.raises(ValueError, match="three names"):
+        cluster_table("wine.csv", "pairs.csv", 3, id="bottle", pair_columns=["i", "j"])
 
 
 def test_arguments_are_checked() -> None:
