@@ -55,6 +55,7 @@ from inference_lab.distortions.metric_learning import (
     GradientStep,
     MetricLearner,
 )
+from inference_lab.reporting.cluster_profile import ClusterProfile, Stability
 
 __all__ = [
     "CVQE",
@@ -67,6 +68,7 @@ __all__ = [
     "Certificate",
     "CertificateStep",
     "ClosedForm",
+    "ClusterProfile",
     "ClusterReport",
     "ConstrainedClusterCV",
     "ConstrainedGaussianMixture",
@@ -103,6 +105,7 @@ __all__ = [
     "SizeConstrainedKMeans",
     "SphericalKMeans",
     "SquaredEuclidean",
+    "Stability",
     "TVClust",
     "TableFeatures",
     "Violations",

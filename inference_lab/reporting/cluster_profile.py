@@ -50,8 +50,18 @@ class Membership(NamedTuple):
 class Stability(NamedTuple):
     """Mean Jaccard similarity of each cluster to the most similar cluster of each refit.
 
-    `refits` of `planned` refits to resampled rows and pairs were made in `cpu_s` seconds, each with
-    `rows` rows.
+    `refits` of `planned` refits to resampled rows and pairs were made in `cpu_s` seconds of
+    processor time, with `rows` rows on average.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from inference_lab.clustering import cluster_table
+    >>> rows = pd.DataFrame({"height": [1.0, 1.5, 2.0, 8.0, 8.5, 9.0]})
+    >>> rows.to_csv("plants.csv", index=False)
+    >>> stability = cluster_table("plants.csv", k=2).profile_.stability()
+    >>> stability.refits, stability.planned
+    (20, 20)
     """
 
     jaccard: FloatArray
@@ -127,7 +137,7 @@ class ClusterProfile:
         >>> from inference_lab.clustering import cluster_table
         >>> rows = pd.DataFrame({"height": [1.0, 1.5, 2.0, 8.0, 8.5, 9.0]})
         >>> rows.to_csv("plants.csv", index=False)
-        >>> cluster_table("plants.csv", k=2).profile_.stability().jaccard.tolist()
+        >>> cluster_table("plants.csv", k=2).profile_.stability().jaccard.round(1).tolist()
         [1.0, 1.0]
         """
         return self.resample(seconds)
