@@ -137,7 +137,7 @@ class SavedClusters:
         import pandas as pd
 
         if isinstance(rows, str | os.PathLike):
-            frame = read_table(rows, self.id)
+            frame = read_table(rows, self.id, on_note=on_note)
         elif self.id is not None and self.id in getattr(rows, "columns", ()):
             frame = rows.set_index(self.id)
         else:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from inference_lab.data.column_kinds import Reading, read_numbers, reading_of
 from inference_lab.formatting import shortened
 from inference_lab.graph.arrays import FloatArray
 
@@ -69,20 +70,19 @@ def traits_of(table: pd.DataFrame) -> list[Trait]:
 
 
 def _trait(name: str, column: pd.Series[Any]) -> Trait:
-    import pandas as pd
-    from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype
+    from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
     numeric = is_numeric_dtype(column) and not is_bool_dtype(column)
-    if numeric and column.nunique() > 2:
-        values = np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+    reading: Reading = "words" if is_bool_dtype(column) else reading_of(column)
+    if reading in ("date", "day-first date", "compact date"):
+        return Trait(name, "date", read_numbers(column, reading), [])
+    if reading == "number" and column.nunique() > 2:
+        values = read_numbers(column, reading)
         values = np.where(np.isinf(values), np.nan, values)
         if (np.diff(values) == 1).all():
             return Trait(name, "text", values, [], cells=column.to_numpy())
         step, unit = _step(values), _unit(values)
         return Trait(name, "number", values, [], max(unit, step), max(unit, step / 10.0))
-    if is_datetime64_any_dtype(column):
-        since = (column - pd.Timestamp("1970-01-01", tz=column.dt.tz)) / pd.Timedelta(days=1)
-        return Trait(name, "date", np.asarray(since, dtype=np.float64), [])
     missing = column.isna().to_numpy()
     words = [f"{v:g}" if numeric else str(v) for v in column[~missing].tolist()]
     categories = sorted(set(words))

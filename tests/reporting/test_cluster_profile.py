@@ -82,6 +82,13 @@ def test_profiles_name_the_columns_that_differ() -> None:
     assert "&lt;b&gt;" in profile(table.rename(columns={"member": "<b>"}), labels)._repr_html_()
 
 
+def test_dates_in_texts_are_dates() -> None:
+    table, labels = customers()
+    table["since"] = table["since"].dt.strftime("%d.%m.%Y")
+    summary = profile(table[["since"]], labels).clusters["summary"][1]
+    assert summary == "since is later (median 2020-07-19, elsewhere 2020-01-01)."
+
+
 def test_columns_without_a_difference_are_not_in_the_summary() -> None:
     table, labels = customers()
     of = profile(table[["age", "region"]], labels)
