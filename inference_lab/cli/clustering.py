@@ -111,6 +111,14 @@ def as_names(ctx: click.Context, param: click.Parameter, value: str | None) -> t
     help="Time for a lower bound of the objective, which the page shows; 0 for none.",
 )
 @click.option(
+    "--time-limit",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    default=60.0,
+    show_default=True,
+    help="Processor time of the comparison; the best estimator so far is taken. So after Ctrl-C.",
+)
+@click.option(
     "--stability",
     type=click.FloatRange(0),
     metavar="SECONDS",
@@ -138,6 +146,7 @@ def cluster(
     out: Path | None,
     report: Path | None,
     certify: float,
+    time_limit: float,
     stability: float,
     seed: int,
     jobs: int,
@@ -172,6 +181,7 @@ def cluster(
             impute=impute,
             encode=encode,
             scale=scale,
+            time_limit=time_limit,
             n_jobs=jobs,
             verbose=0 if quiet else 1,
             random_state=seed,
@@ -199,13 +209,15 @@ def cluster(
                 "files": {key: str(path) for key, path in files.items() if path is not None},
             }
         )
-        return
-    write = click.echo if out is not None else report_progress
-    for line in clusters.sentences():
-        write(line)
-    for path in (out, save, None if report is None else report / "index.html"):
-        if path is not None:
-            write(str(path))
+    else:
+        write = click.echo if out is not None else report_progress
+        for line in clusters.sentences():
+            write(line)
+        for path in (out, save, None if report is None else report / "index.html"):
+            if path is not None:
+                write(str(path))
+    if clusters.search.stopped_ == "interrupted":
+        click.get_current_context().exit(130)
 
 
 @click.command()

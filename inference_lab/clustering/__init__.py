@@ -15,7 +15,7 @@ from inference_lab.clustering.baselines import (
 )
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans, SphericalKMeans
 from inference_lab.clustering.certificate import Certificate, CertificateStep, certify, improve
-from inference_lab.clustering.cluster_cv import ConstrainedClusterCV
+from inference_lab.clustering.cluster_cv import ConstrainedClusterCV, SearchStoppedWarning
 from inference_lab.clustering.cluster_table import ClusterReport, cluster_table
 from inference_lab.clustering.cop_kmeans import COPKMeans
 from inference_lab.clustering.correlation_clustering import CorrelationClustering
@@ -101,6 +101,7 @@ __all__ = [
     "RDPMeans",
     "RepeatedPairsWarning",
     "SavedClusters",
+    "SearchStoppedWarning",
     "SeededKMeans",
     "SizeConstrainedKMeans",
     "SphericalKMeans",

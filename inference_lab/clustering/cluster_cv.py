@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from time import perf_counter
+from functools import partial
+from time import perf_counter, process_time
 from typing import Any, ClassVar, Literal, NamedTuple, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
-from joblib import Parallel, delayed
 from sklearn import get_config
 from sklearn.base import BaseEstimator, clone
 from sklearn.cluster import KMeans
@@ -21,12 +22,17 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from inference_lab.clustering.candidate_choice import CandidateChoice
 from inference_lab.clustering.fit_inputs import check_word, takes
+from inference_lab.clustering.fit_limit import OutOfTime, limited_to
+from inference_lab.clustering.held_out_pairs import pair_folds, pair_groups
 from inference_lab.clustering.hmrf_kmeans import MPCKMeans, PCKMeans
 from inference_lab.clustering.large_data import batches
 from inference_lab.clustering.mixture import ConstrainedGaussianMixture
 from inference_lab.clustering.pair_warnings import ContradictoryPairsWarning, watch_faults
 from inference_lab.clustering.prediction import LabellingMixin
+from inference_lab.clustering.race import Clock, FoldFit, Race, Runner, this_process
+from inference_lab.clustering.shared_starts import all_starts, shared_starts
 from inference_lab.clustering.starts import SAMPLED, sample_size
 from inference_lab.clustering.supervision import (
     PAIR_ARGUMENTS,
@@ -38,20 +44,13 @@ from inference_lab.clustering.tvclust import TVClust
 from inference_lab.clustering.violations import violations
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.constraints import of_positive_weight, selected
-from inference_lab.constraints.pairs import codes_of
-from inference_lab.formatting import warn
+from inference_lab.formatting import counted, warn
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import check_settings, setting
 from inference_lab.specs.whole_numbers import as_whole
 
 #: Numbers of clusters that "auto" tries.
 _NUMBERS = range(2, 11)
-#: Standard deviation of the gain of a candidate between data sets.
-_PRIOR_DEVIATION = 0.1
-#: Standard errors within which the best score counts as chance.
-_CHANCE = 2.0
-#: Lower limit on standard errors, because few groups of pairs may show no difference by chance.
-_LEAST_ERROR = 0.02
 
 
 class Candidate(NamedTuple):
@@ -113,131 +112,6 @@ def without_scaling(candidates: Sequence[Candidate]) -> list[Candidate]:
     return list(unscaled.values())
 
 
-# ---------------------------------------------------------------------- folds of pairs
-
-
-def pair_groups(constraints: Constraints, n_splits: int) -> IntArray:
-    """Return the group of each pair, must-links first; pairs of a group are held out together.
-
-    A group holds the must-links of a component and the cannot-links inside it, or all cannot-links
-    between two components. So no pair of a group follows from the remaining pairs. The pairs of a
-    group with more than a fold's share of their kind become groups of their own.
-    """
-    component = constraints.components()
-    n, ml, cl = constraints.n_points, constraints.must_link, constraints.cannot_link
-    ends = np.sort(component[np.concatenate([ml, cl])], axis=1)
-    group = np.unique(codes_of(ends, n), return_inverse=True)[1].reshape(-1)
-    single = np.zeros(group.size, dtype=np.bool_)
-    for kind in (slice(0, len(ml)), slice(len(ml), None)):
-        limit = max(1.0, group[kind].size / n_splits)
-        single |= (np.bincount(group[kind], minlength=group.size) > limit)[group]
-    group = np.where(single, group.size + np.arange(group.size), group)
-    return np.unique(group, return_inverse=True)[1].astype(np.int64).reshape(-1)
-
-
-def pair_folds(group: IntArray, n_must: int, n_splits: int, rng: np.random.Generator) -> IntArray:
-    """Return the fold of each pair; folds have similar numbers of each kind."""
-    n_groups = int(group.max(initial=-1)) + 1
-    must = np.bincount(group[:n_must], minlength=n_groups)
-    cannot = np.bincount(group[n_must:], minlength=n_groups)
-    filled = np.zeros((2, n_splits), dtype=np.int64)
-    where = np.empty(n_groups, dtype=np.int64)
-    order = rng.permutation(n_groups)
-    for at in order[np.argsort(-(must + cannot)[order], kind="stable")].tolist():
-        kind = 0 if must[at] else 1
-        # The fold with the fewest pairs of this kind, then of the other kind.
-        fold = int(np.lexsort((filled[1 - kind], filled[kind]))[0])
-        where[at] = fold
-        filled[:, fold] += must[at], cannot[at]
-    return where[group]
-
-
-# ---------------------------------------------------------------------- scores
-
-
-@dataclass(frozen=True)
-class PairShares:
-    """Share of fits that keep a pair held out of them, and of all point pairs in one cluster.
-
-    Arrays have an entry for each must-link and each cannot-link.
-    """
-
-    must: FloatArray
-    cannot: FloatArray
-    together: float
-
-    def contributions(self) -> FloatArray:
-        """Return the contribution of each pair to the score, which is 0 at chance and at most 1."""
-        kinds = [(self.must, self.together), (self.cannot, 1.0 - self.together)]
-        kinds = [(shares, chance) for shares, chance in kinds if shares.size]
-        room = sum(1.0 - chance for _, chance in kinds)
-        if room <= 0.0:
-            return np.zeros(self.must.size + self.cannot.size)
-        return np.concatenate(
-            [(shares - chance) / (room * shares.size) for shares, chance in kinds]
-        )
-
-    @property
-    def score(self) -> float:
-        """Chance-corrected agreement with held-out pairs, both kinds weighted alike."""
-        return float(self.contributions().sum())
-
-
-def standard_error(contributions: FloatArray, n_must: int, group: IntArray) -> float:
-    """Return the standard error of a sum of contributions; pairs of a group are dependent."""
-    centred = contributions.copy()
-    for kind in (slice(0, n_must), slice(n_must, None)):
-        if centred[kind].size:
-            centred[kind] -= centred[kind].mean()
-    sums = np.bincount(group, weights=centred)
-    if sums.size < 2:
-        return float("inf")
-    return float(np.sqrt(sums.size / (sums.size - 1) * (sums**2).sum()))
-
-
-def gain(of: PairShares, over: PairShares, group: IntArray) -> tuple[float, float]:
-    """Return the difference of two scores over the same pairs, and its standard error."""
-    added = of.contributions() - over.contributions()
-    return float(added.sum()), standard_error(added, of.must.size, group)
-
-
-def choose(candidates: Sequence[PairShares | None], group: IntArray) -> int:
-    """Return the first candidate within a standard error of the best score; None marks failures.
-
-    The standard error refers to the difference of the two scores over the same pairs.
-    """
-    judged = {at: shares for at, shares in enumerate(candidates) if shares is not None}
-    best = max(judged, key=lambda at: judged[at].score)
-    for at, shares in judged.items():
-        ahead, error = gain(judged[best], shares, group)
-        if at == best or ahead <= error:
-            return at
-    return best
-
-
-def expected_gains(
-    candidates: Sequence[PairShares | None], group: IntArray, prior: Sequence[float]
-) -> FloatArray:
-    """Return the posterior mean of the gain of each candidate over the first that has not failed.
-
-    Gains of a candidate are normal around its `prior` gain over data sets, and the gain on held-out
-    pairs is normal around the gain on this set. NaN marks failed candidates. All gains are zero if
-    even the best score is within two standard errors of chance, because such pairs are noise.
-    """
-    judged = {at: shares for at, shares in enumerate(candidates) if shares is not None}
-    gains = np.full(len(candidates), np.nan)
-    gains[list(judged)] = 0.0
-    best = max(judged.values(), key=lambda shares: shares.score)
-    if best.score <= _CHANCE * standard_error(best.contributions(), best.must.size, group):
-        return gains
-    (first, reference), *others = judged.items()
-    for at, shares in others:
-        observed, error = gain(shares, reference, group)
-        share = 1.0 / (1.0 + (max(error, _LEAST_ERROR) / _PRIOR_DEVIATION) ** 2)
-        gains[at] = (1.0 - share) * (prior[at] - prior[first]) + share * observed
-    return gains
-
-
 # ---------------------------------------------------------------------- fits
 
 
@@ -283,66 +157,42 @@ def fitted(estimator: Any, points: Any, constraints: Constraints) -> Any:
     return estimator.fit(points, **{prefix + name: value for name, value in pairs.items()})
 
 
-def labels_without(
-    estimator: Any, points: Any, constraints: Constraints, held_out: npt.NDArray[np.bool_]
-) -> tuple[IntArray | None, str, float]:
-    """Return the labels of a fit to the other pairs (or None), the failure, and the seconds."""
+def fit_without(
+    estimator: Any,
+    points: Any,
+    constraints: Constraints,
+    held_out: npt.NDArray[np.bool_],
+    limit: float = math.inf,
+) -> FoldFit:
+    """Return the outcome of a fit to the other pairs within a limit of processor seconds."""
     n_must = len(constraints.must_link)
     rest = selected(constraints, ~held_out[:n_must], ~held_out[n_must:])
-    start = perf_counter()
+    labels, failure, late = None, "", False
+    start, cpu_start = perf_counter(), process_time()
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), shared_starts(), limited_to(limit):
             # The final fit to all pairs repeats the warnings that matter.
             warnings.simplefilter("ignore")
             labels = np.asarray(final_step(fitted(clone(estimator), points, rest)).labels_)
+    except OutOfTime:
+        late = True
     except (ValueError, ArithmeticError) as problem:
-        return None, f"{type(problem).__name__}: {problem}", perf_counter() - start
-    return labels, "", perf_counter() - start
-
-
-def pair_shares(
-    labels_of_fits: Sequence[IntArray], fold: Sequence[IntArray], constraints: Constraints
-) -> PairShares:
-    """Return for each pair the share of fits without its fold that keep it.
-
-    `fold` has the fold of each pair in each repetition, `labels_of_fits` the labels of the fit
-    without each fold.
-    """
-    n_must = len(constraints.must_link)
-    pairs = np.concatenate([constraints.must_link, constraints.cannot_link])
-    right = np.zeros(len(pairs))
-    together = []
-    fits = iter(labels_of_fits)
-    for folds in fold:
-        for number in range(int(folds.max()) + 1):
-            labels, out = next(fits), folds == number
-            same = labels[pairs[out, 0]] == labels[pairs[out, 1]]
-            right[out] += same == (np.flatnonzero(out) < n_must)
-            sizes = np.unique(labels, return_counts=True)[1].astype(np.float64)
-            n = labels.size
-            together.append(float((sizes * (sizes - 1.0)).sum()) / (n * (n - 1.0)))
-    right /= len(fold)
-    return PairShares(right[:n_must], right[n_must:], float(np.mean(together)))
+        failure = f"{type(problem).__name__}: {problem}"
+    seconds, cpu_seconds = perf_counter() - start, process_time() - cpu_start
+    return FoldFit(labels, failure, seconds, cpu_seconds, this_process(), late)
 
 
 # ---------------------------------------------------------------------- the estimator
+
+
+class SearchStoppedWarning(UserWarning):
+    """A time limit or Ctrl-C has ended a search before all candidates were compared."""
 
 
 class SearchArguments(PairArguments, total=False):
     """Arguments of ``fit``, beside the points: pairs, and an executor of the fits."""
 
     executor: Executor | None
-
-
-class _Row(NamedTuple):
-    """A candidate with a number of clusters, and its score on held-out pairs."""
-
-    name: str
-    n_clusters: int
-    estimator: Any
-    shares: PairShares | None
-    failure: str
-    seconds: float
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -371,10 +221,14 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
     prior_gains : mapping of str to float, optional
         Expected gain in score of each candidate over the first one before pairs are seen; 0 if
         missing. By default the mean over data sets for the default candidates.
+    time_limit : float or None
+        Seconds of processor time for the comparison, of this process and of the workers that make
+        its fits; see Notes. None for no limit, so that results do not depend on the machine.
     n_jobs : int or None
         Processes that share the fits; None is 1, -1 one per processor.
     verbose : int
-        Whether to print the score of each candidate as soon as it is known.
+        Whether to print the time of the first fit of each candidate, and after some folds the time
+        so far, the time to come at most, and the candidates that are still compared.
     random_state : int, RandomState or None
         Seeds folds, and candidates that have no seed of their own.
 
@@ -394,6 +248,11 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
         Difference between `best_score_` and the best score without pairs, and its standard error.
     cv_results_ : pandas.DataFrame
         A row for each candidate that was scored, see Notes.
+    reason_ : str
+        Why the candidate or the number of clusters with the best score was not chosen; empty if
+        it was.
+    stopped_ : {"", "time limit", "interrupted"}
+        What ended the comparison early.
     constraints_ : Constraints
     violations_ : Violations
         Pairs that the labels violate.
@@ -416,22 +275,42 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
     are compared on the same pairs, so their difference is more precise than either score.
 
     **Choice.** The gain of a candidate over the first one is assumed normal around its prior gain
-    with a standard deviation of .1, as over data sets. The gain on held-out pairs has its standard
+    with a standard deviation of 0.1, as over data sets. The gain on held-out pairs has its standard
     error. The largest posterior mean is chosen: few or noisy pairs leave it near the prior. If even
     the best score is within two standard errors of chance, the first candidate is chosen. Among
     several numbers of clusters, the smallest within a standard error of the best is chosen.
 
+    **Race.** All candidates are fitted without the first fold, then without the second, and so on.
+    Candidates that are behind the leader in expected gain are cut: by 1.25 standard errors after
+    half of the first repetition, by 0.25 after each repetition. They cannot be chosen, and are
+    compared with others on the pairs that have judged both.
+
+    **Starts.** Where `PCKMeans`, `MPCKMeans` and `HMRFKMeans` would have ten starts by default, the
+    fits of a search have two: the neighbourhoods of their pairs, and k-means without pairs, which
+    is computed once for all fits. The final fit has ten again, unless it learns a full
+    metric: among more starts, the least objective may belong to a degenerate metric, which no
+    pair has judged.
+
+    **Time limit.** A fit is only begun if it is expected to end in time, with time left for the
+    final fit; a candidate without a fit is expected to take as long as the slowest so far. No fit
+    takes more than a quarter of the limit: estimators of this package stop there, and after two
+    such fits no further candidate is begun. Estimators of other packages run to their end. The
+    first candidate is always judged. The final fit is not limited. Ctrl-C also ends the comparison
+    with the best so far, if a candidate has been judged; a second one ends the final fit. Both give
+    a `SearchStoppedWarning`.
+
     **Columns** of `cv_results_`: ``candidate``, ``n_clusters``, ``params``, ``mean_test_score``,
     ``standard_error``, ``expected_gain`` (for the number of clusters chosen), ``behind_best`` and
     ``behind_best_error`` (among the rows compared with it), ``must_link_kept``,
-    ``cannot_link_kept``, ``mean_fit_time``, ``rank_test_score``, and ``failure``, the reason why a
-    fit was impossible.
+    ``cannot_link_kept``, ``mean_fit_time``, ``n_fits``, ``rank_test_score``, ``cut``, the reason
+    why further fits were not made, and ``failure``, the reason why a fit was impossible.
 
     **Large data.** With more than 20,000 points (400 per cluster), candidates are compared on a
     quarter of that: points in pairs, their partners, and others if these are few. The chosen one is
     fitted to all points.
 
-    **Complexity.** ``n_splits * n_repeats`` fits for each candidate with pairs, one for others.
+    **Complexity.** At most ``n_splits * n_repeats`` fits for each candidate with pairs, one for
+    others.
 
     References
     ----------
@@ -454,6 +333,7 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
     n_splits: int | Literal["auto"] = setting("auto", at_least=2)
     n_repeats: int | Literal["auto"] = setting("auto", at_least=1)
     prior_gains: Mapping[str, float] | None = None
+    time_limit: float | None = setting(None, above=0)
     n_jobs: int | None = None
     verbose: int = 0
     random_state: Any = None
@@ -476,7 +356,8 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
         executor : optional
             Makes the fits that are compared, in place of `n_jobs` processes: anything with the
             interface of `concurrent.futures.Executor`, such as ``client.get_executor()`` of Dask.
-            It receives the points with each fit, and is not closed.
+            It receives the points with each fit, and is not closed. All fits up to the next
+            comparison of candidates are in flight.
 
         Returns
         -------
@@ -486,6 +367,8 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
         ------
         ValueError, TypeError
             If data, pairs or settings cannot be used, or no candidate could be fitted.
+        KeyboardInterrupt
+            If Ctrl-C is pressed before a candidate has been judged, or in the final fit.
 
         Examples
         --------
@@ -511,8 +394,8 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
                 points[sample],
                 self.constraints_.restrict(sample, renumber=True),
             )
-        rows = self._compared(candidates, numbers, judged, executor)
-        self._take(rows, points)
+        with shared_starts():
+            self._take(self._compared(candidates, numbers, judged, executor), points)
         return self
 
     def _candidates(self, points: FloatArray) -> list[Candidate]:
@@ -563,139 +446,110 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
         numbers: Sequence[int],
         points: Any,
         executor: Executor | None,
-    ) -> list[_Row]:
+    ) -> CandidateChoice:
         """Score candidates; the simplest one with pairs chooses the number of clusters."""
         n_pairs = len(self._judged_pairs)
-        n_points = points.shape[0]
-        numbers = [k for k in numbers if k <= n_points] or [numbers[0]]
+        numbers = [k for k in numbers if k <= points.shape[0]] or [numbers[0]]
         if n_pairs < 2:
-            if len(numbers) > 1:
-                raise ValueError(
-                    f"n_clusters={self.n_clusters!r} needs pairs that choose among the numbers; "
-                    f"{n_pairs} were given. Give one number"
-                )
-            if n_pairs:
-                warn(
-                    "one pair cannot be held out from others: the first candidate is fitted",
-                )
-            first = candidates[0]
-            made = prepared(first.estimator, numbers[0], self._seed)
-            self._group = np.zeros(n_pairs, dtype=np.int64)
-            self._best_row, self._expected = 0, {}
-            return [_Row(first.name, numbers[0], made, None, "", np.nan)]
+            return self._first_only(candidates[0], numbers, n_pairs)
         sampled = self._judged_pairs is not self.constraints_
         folds_of_auto, repeats_of_auto = (3, 1) if sampled else (5, 2)
         splits = folds_of_auto if self.n_splits == "auto" else int(self.n_splits)
         splits = min(splits, n_pairs)
-        n_must = len(self._judged_pairs.must_link)
-        self._group = pair_groups(self._judged_pairs, splits)
+        group = pair_groups(self._judged_pairs, splits)
         repeats = repeats_of_auto if self.n_repeats == "auto" else int(self.n_repeats)
+        n_must = len(self._judged_pairs.must_link)
         folds = [
-            pair_folds(self._group, n_must, splits, np.random.default_rng([self._seed, repeat]))
+            pair_folds(group, n_must, splits, np.random.default_rng([self._seed, repeat]))
             for repeat in range(repeats)
         ]
-        rows: list[_Row] = []
+        race = Race(
+            points,
+            self._judged_pairs,
+            folds,
+            fit_without,
+            Clock(self.time_limit),
+            self.n_jobs,
+            executor,
+            final_scale=len(self.constraints_.components()) / points.shape[0],
+            report=partial(print, flush=True) if self.verbose else None,
+        )
+        choice = CandidateChoice([], race, group)
+        number, screened = numbers[0], []
         if len(numbers) > 1:
             screen = next((c for c in candidates if takes_pairs(c.estimator)), candidates[0])
-            rows = self._judged([(screen, k) for k in numbers], points, folds, executor)
-            self._warn_of_failures(rows)
-            numbers = [rows[choose([row.shares for row in rows], self._group)].n_clusters]
-        seen = {(row.name, row.n_clusters) for row in rows}
-        remaining = [
-            (candidate, numbers[0])
-            for candidate in candidates
-            if (candidate.name, numbers[0]) not in seen
-        ]
-        rows += self._judged(remaining, points, folds, executor)
-        # Rows are in the order of the candidates, from simple to complex.
-        place = {candidate.name: at for at, candidate in enumerate(candidates)}
-        at_number = [at for at, row in enumerate(rows) if row.n_clusters == numbers[0]]
-        at_number.sort(key=lambda at: place[rows[at].name])
-        compared = [rows[at] for at in at_number]
-        self._warn_of_failures(compared)
-        prior = [candidates[place[row.name]].prior_gain for row in compared]
-        expected = expected_gains([row.shares for row in compared], self._group, prior)
-        self._expected = dict(zip(at_number, expected, strict=True))
-        self._best_row = at_number[int(np.nanargmax(expected))]
-        return rows
+            screened = [self._runner(screen, k) for k in numbers]
+            number = choice.number(screened)
+        done = {r.name: r for r in screened if r.n_clusters == number}
+        runners = [done.get(c.name) or self._runner(c, number) for c in candidates]
+        choice.candidate(runners)
+        return choice
 
-    def _judged(
-        self,
-        tasks: Sequence[tuple[Candidate, int]],
-        points: Any,
-        folds: Sequence[IntArray],
-        executor: Executor | None,
-    ) -> list[_Row]:
-        """Fit without each fold, and score the held-out pairs."""
-        masks = [fold == number for fold in folds for number in range(int(fold.max()) + 1)]
-        nothing = np.zeros(len(self._judged_pairs), dtype=np.bool_)
-        made = [
-            (candidate.name, k, prepared(candidate.estimator, k, self._seed))
-            for candidate, k in tasks
-        ]
-        jobs = [
-            (estimator, mask)
-            for _, _, estimator in made
-            # Without pairs, one fit serves all folds.
-            for mask in (masks if takes_pairs(estimator) else [nothing])
-        ]
-        calls = [(estimator, points, self._judged_pairs, mask) for estimator, mask in jobs]
-        if executor is None:
-            run = Parallel(n_jobs=self.n_jobs, return_as="generator")(
-                delayed(labels_without)(*call) for call in calls
+    def _first_only(
+        self, first: Candidate, numbers: Sequence[int], n_pairs: int
+    ) -> CandidateChoice:
+        """Return the first candidate as the choice, because there are no pairs to hold out."""
+        if len(numbers) > 1:
+            raise ValueError(
+                f"n_clusters={self.n_clusters!r} needs pairs that choose among the numbers; "
+                f"{n_pairs} were given. Give one number"
             )
-        else:
-            run = executor.map(labels_without, *zip(*calls, strict=True))
-        rows = []
-        for at, (name, k, estimator) in enumerate(made):
-            fits = [next(run) for _ in (masks if takes_pairs(estimator) else [nothing])]
-            failure = next((problem for _, problem, _ in fits if problem), "")
-            labels = [fit_labels for fit_labels, _, _ in fits if fit_labels is not None]
-            shares = None
-            if not failure:
-                repeated = labels if len(labels) == len(masks) else labels * len(masks)
-                shares = pair_shares(repeated, folds, self._judged_pairs)
-            rows.append(_Row(name, k, estimator, shares, failure, np.mean([s for _, _, s in fits])))
-            if self.verbose:
-                result = f"failed: {failure}" if shares is None else f"score {shares.score:.3f}"
-                print(f"[{at + 1}/{len(made)}] {name}, {k} clusters: {result}", flush=True)
-        return rows
+        if n_pairs:
+            warn("one pair cannot be held out from others: the first candidate is fitted")
+        runner = self._runner(first, numbers[0])
+        return CandidateChoice([runner], None, np.zeros(n_pairs, dtype=np.int64))
 
-    def _warn_of_failures(self, rows: Sequence[_Row]) -> None:
-        """Warn of failed candidates; raise an error if all failed."""
-        failed = [row for row in rows if row.shares is None]
-        if len(failed) == len(rows):
-            raise ValueError(f"no candidate could be fitted; {failed[0].name}: {failed[0].failure}")
-        if failed:
-            warn(
-                "left out: " + "; ".join(f"{row.name} ({row.failure})" for row in failed),
-            )
+    def _runner(self, candidate: Candidate, n_clusters: int) -> Runner:
+        """Return a candidate with a number of clusters, ready for the race."""
+        made = prepared(candidate.estimator, n_clusters, self._seed)
+        return Runner(candidate.name, n_clusters, made, takes_pairs(made), candidate.prior_gain)
 
-    def _take(self, rows: Sequence[_Row], points: Any) -> None:
+    def _take(self, choice: CandidateChoice, points: Any) -> None:
         """Set all attributes."""
-        best = rows[self._best_row]
-        self.best_index_ = self._best_row
+        best, shares = choice.best, choice.shares(choice.best)
+        self.best_index_ = choice.best_row
         self.best_params_ = {"candidate": best.name, "n_clusters": best.n_clusters}
-        self.best_score_ = np.nan if best.shares is None else best.shares.score
-        self.gain_ = (np.nan, np.nan)
-        without = [
-            row.shares
-            for row in rows
-            if row.shares is not None
-            and row.n_clusters == best.n_clusters
-            and not takes_pairs(row.estimator)
-        ]
-        if best.shares is not None and without:
-            self.gain_ = gain(
-                best.shares, max(without, key=lambda shares: shares.score), self._group
-            )
-        self.cv_results_ = _table(rows, self._group, self._expected)
-        with warnings.catch_warnings():
+        self.best_score_ = np.nan if shares is None else shares.score
+        self.gain_ = choice.gain_over_no_pairs()
+        self.reason_ = choice.reason()
+        self.cv_results_ = choice.table()
+        self.stopped_ = choice.stopped
+        if self.stopped_:
+            warn(f"{self.stop_in_words()}; see the column cut of cv_results_", SearchStoppedWarning)
+        with all_starts(), warnings.catch_warnings():
             # Reported by `fit` of this class, also where the chosen candidate uses no pairs.
             warnings.simplefilter("ignore", ContradictoryPairsWarning)
             self.best_estimator_ = fitted(clone(best.estimator), points, self.constraints_)
         self.labels_ = np.asarray(final_step(self.best_estimator_).labels_, dtype=np.int64)
         self.violations_ = violations(self.constraints_, self.labels_)
+
+    def stop_in_words(self) -> str:
+        """Return why the comparison ended early, and how far it had come, or an empty text.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> model = ConstrainedClusterCV(2, random_state=0).fit([[0.0], [1.0], [8.0], [9.0]])
+        >>> model.stop_in_words()
+        ''
+        """
+        check_is_fitted(self)
+        if not self.stopped_:
+            return ""
+        limit = self.time_limit or math.inf
+        why = {
+            "time limit": f"the limit of {limit:g} s of processor time was spent",
+            "interrupted": "the search was interrupted",
+        }[self.stopped_]
+        table = self.cv_results_
+        unseen = int(((table["n_fits"] == 0) & (table["cut"] != "")).sum())
+        return (
+            f"{why}: the best candidate so far is fitted; {counted(unseen, 'candidate')} of "
+            f"{len(table)} could not be compared"
+        )
 
     def predict(self, X: Any) -> IntArray:
         """Return the cluster of each point under the chosen estimator.
@@ -728,49 +582,3 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
             points = validate_data(self, batch, reset=False, dtype=[np.float64, np.float32])
             labels.append(self.best_estimator_.predict(points))
         return np.concatenate(labels).astype(np.int64, copy=False)
-
-
-def _table(rows: Sequence[_Row], group: IntArray, expected: Mapping[int, float]) -> Any:
-    """Return the data frame of `cv_results_`."""
-    import pandas as pd
-
-    judged = [row for row in rows if row.shares is not None]
-    entries = []
-    for at, row in enumerate(rows):
-        params = {"candidate": row.name, "n_clusters": row.n_clusters}
-        entry: dict[str, Any] = {**params, "params": params}
-        shares = row.shares
-        if shares is not None:
-            alike = [r.shares for r in judged if r.n_clusters == row.n_clusters and r.shares]
-            best = max(alike, key=lambda other: other.score)
-            behind, error = gain(best, shares, group)
-            entry |= {
-                "mean_test_score": shares.score,
-                "standard_error": standard_error(shares.contributions(), shares.must.size, group),
-                "expected_gain": expected.get(at, np.nan),
-                "behind_best": behind,
-                "behind_best_error": error,
-                "must_link_kept": float(shares.must.mean()) if shares.must.size else np.nan,
-                "cannot_link_kept": float(shares.cannot.mean()) if shares.cannot.size else np.nan,
-            }
-        entries.append(entry | {"mean_fit_time": row.seconds, "failure": row.failure})
-    columns = [
-        "candidate",
-        "n_clusters",
-        "params",
-        "mean_test_score",
-        "standard_error",
-        "expected_gain",
-        "behind_best",
-        "behind_best_error",
-        "must_link_kept",
-        "cannot_link_kept",
-        "mean_fit_time",
-        "rank_test_score",
-        "failure",
-    ]
-    table = pd.DataFrame(entries).reindex(columns=columns)
-    table["rank_test_score"] = (
-        table["mean_test_score"].rank(method="min", ascending=False).astype("Int64")
-    )
-    return table

@@ -16,7 +16,11 @@ import numpy as np
 
 import inference_lab.clustering.cluster_cv as cluster_cv
 from inference_lab.clustering.certificate import certify
-from inference_lab.clustering.cluster_cv import ConstrainedClusterCV, takes_pairs
+from inference_lab.clustering.cluster_cv import (
+    ConstrainedClusterCV,
+    SearchStoppedWarning,
+    takes_pairs,
+)
 from inference_lab.clustering.fit_inputs import check_word
 from inference_lab.clustering.pair_warnings import pair_faults
 from inference_lab.clustering.quadratic_costs import quadratic_costs
@@ -105,7 +109,9 @@ class ClusterReport:
         -------
         dict
             ``candidate``, ``n_clusters``, ``score`` and ``gain`` (None where unknown; the gain has
-            its standard error), ``sizes`` of the clusters, and the number of ``violated_pairs``.
+            its standard error), ``sizes`` of the clusters, the number of ``violated_pairs``, the
+            ``reason`` where the best score was not chosen, and what ``stopped`` the search: "",
+            "time limit" or "interrupted".
 
         Examples
         --------
@@ -124,6 +130,8 @@ class ClusterReport:
             "gain": [finite(value) for value in self.search.gain_],
             "sizes": np.bincount(self.search.labels_).tolist(),
             "violated_pairs": int(self.pairs["violated"].sum()),
+            "reason": self.search.reason_,
+            "stopped": self.search.stopped_,
         }
 
     def sentences(self) -> list[str]:
@@ -147,12 +155,15 @@ class ClusterReport:
         if summary["score"] is None:
             return [first]
         error = search.cv_results_["standard_error"][search.best_index_]
-        return [
+        sentences = [
             first,
             f"held-out score {with_interval(search.best_score_, error)}; 0 is chance",
             f"gain over no pairs {with_interval(*search.gain_, '+')}",
             f"{summary['violated_pairs']} of {len(self.pairs)} pairs violated",
+            search.reason_,
+            search.stop_in_words(),
         ]
+        return [sentence for sentence in sentences if sentence]
 
     def clusters(self) -> SavedClusters:
         """Return the clusters without the rows, for rows that come later.
@@ -342,6 +353,7 @@ def cluster_table(
     impute: Impute = "median",
     encode: Encode = "auto",
     scale: Scale = "standard",
+    time_limit: float | None = 60.0,
     n_jobs: int | None = None,
     verbose: int = 0,
     random_state: int = 0,
@@ -377,10 +389,12 @@ def cluster_table(
         refuses categories.
     scale : {"standard", "none"}
         "standard" gives columns mean 0 and variance 1. See `TableFeatures` for these four.
+    time_limit : float or None
+        Seconds of processor time of the comparison, see `ConstrainedClusterCV`; None for no limit.
     n_jobs : int or None
         Processes that share the fits; None is 1.
     verbose : int
-        Whether to print the score of each candidate as soon as it is known.
+        Whether to print the progress of the comparison.
     random_state : int
         Seed of folds and fits.
     on_note : callable, optional
@@ -437,11 +451,16 @@ def cluster_table(
         unscaled = cluster_cv.without_scaling(cluster_cv.default_candidates())
         candidates = [(candidate.name, candidate.estimator) for candidate in unscaled]
     search = ConstrainedClusterCV(
-        k, candidates=candidates, n_jobs=n_jobs, verbose=verbose, random_state=random_state
+        k,
+        candidates=candidates,
+        time_limit=time_limit,
+        n_jobs=n_jobs,
+        verbose=verbose,
+        random_state=random_state,
     )
     with warnings.catch_warnings():
-        # The notes have reported these.
-        for category in faults:
+        # The notes have reported these, and the sentences of the report do.
+        for category in (*faults, SearchStoppedWarning):
             warnings.simplefilter("ignore", category)
         search.fit(points, **constraints.fit_params())
     return ClusterReport(

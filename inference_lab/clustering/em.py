@@ -15,6 +15,7 @@ import numpy as np
 
 from inference_lab.clustering.cluster_model import Assignment, Model, as_labels
 from inference_lab.clustering.e_step import AssignmentStep, Expectation, expected_cost
+from inference_lab.clustering.fit_limit import check_limit
 from inference_lab.graph.arrays import FloatArray, IntArray
 
 M = TypeVar("M")
@@ -108,6 +109,7 @@ def maximise_expectation(
     iteration, small = 0, 1.0
     unchanged = still = converged = False
     while iteration < max_iter and not converged:
+        check_limit()
         iteration += 1
         before = objective
         expectation, objective = _expect(model, e_step, assignment, iteration, history)

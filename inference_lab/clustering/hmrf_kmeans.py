@@ -19,6 +19,7 @@ from inference_lab.clustering.pair_odds import log_odds_weights
 from inference_lab.clustering.pair_warnings import watch_components, watch_hard, watch_weight
 from inference_lab.clustering.pair_weights import weight_of_odds
 from inference_lab.clustering.prediction import CentroidPredictor, PairScore
+from inference_lab.clustering.shared_starts import centroids_without_pairs, few_starts
 from inference_lab.clustering.starts import (
     SAMPLED,
     SharedSettings,
@@ -30,6 +31,7 @@ from inference_lab.clustering.supervision import FitArguments, Supervision
 from inference_lab.contract import Solver
 from inference_lab.distortions.distortions import Distortion, as_distortion
 from inference_lab.distortions.metric_learning import (
+    ClosedForm,
     DegenerateMetricWarning,
     Metric,
     MetricLearner,
@@ -175,10 +177,11 @@ class HMRFKMeans(SharedSettings, PairScore, CentroidPredictor):
         if learner is not None:
             learner.check_points(inputs.points)
 
-        inits = self._inits(supervision)
-        sample = sample_size(self.n_clusters)
-        if self.n_init == "auto" and len(inits) > 1 and len(inputs.rows) > SAMPLED * sample:
-            inits = [self._best_on_sample(inputs, supervision, inits, sample)]
+        sample, several = sample_size(self.n_clusters), self._n_starts(supervision) > 1
+        if self.n_init == "auto" and several and len(inputs.rows) > SAMPLED * sample:
+            inits: list[Any] = [self._best_on_sample(inputs, supervision, sample)]
+        else:
+            inits = self._inits(inputs, inputs.points, supervision)
         best = self._best_start(inputs, inputs.points, supervision, inits, self._e_step)
 
         self._set_centroids(inputs, best.model.centroids, best.model.metric)
@@ -216,29 +219,45 @@ class HMRFKMeans(SharedSettings, PairScore, CentroidPredictor):
         merge = self.penalty == "potts" and bool(np.isposinf(pairs.ml_weights).all())
         return replace(supervision, constraints=pairs.close(self.closure, merge=merge))
 
-    def _inits(self, supervision: Supervision) -> list[Any]:
-        """Return the `init` of each start."""
+    def _n_starts(self, supervision: Supervision) -> int:
+        """Return the number of starts."""
+        if not isinstance(self.n_init, str):
+            return self.n_init
         auto = isinstance(self.init, str) and self.init == "auto"
-        count = self.n_init
-        if isinstance(count, str):
-            partial_labels = supervision.partial_labels
-            settled = np.unique(partial_labels[partial_labels >= 0]).size == self.n_clusters
-            count = _STARTS if auto and not settled else 1
-        if not auto:
-            return [self.init] * count
+        partial_labels = supervision.partial_labels
+        settled = np.unique(partial_labels[partial_labels >= 0]).size == self.n_clusters
         # With neighbourhoods for all clusters, every start from them would be the same.
+        return _STARTS if auto and not settled else 1
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether a full matrix is learnt."""
+        learner = as_learner(self.metric)
+        return isinstance(learner, ClosedForm) and learner.shape == "full"
+
+    def _inits(self, inputs: FitInputs, points: Points, supervision: Supervision) -> list[Any]:
+        """Return the `init` of each start."""
+        count = self._n_starts(supervision)
+        if not (isinstance(self.init, str) and self.init == "auto"):
+            return [self.init] * count
+        if self.n_init == "auto" and count > 1 and few_starts(self._is_full):
+            # The best of ten starts without pairs is computed once for all fits of a comparison.
+            centroids = centroids_without_pairs(
+                points, self.n_clusters, inputs.format.distortion, supervision.sample_weight
+            )
+            if centroids is not None:
+                return ["neighbourhoods", inputs.format.moved_back(centroids)]
         return ["neighbourhoods"] + ["k-means++"] * (count - 1)
 
-    def _best_on_sample(
-        self, inputs: FitInputs, supervision: Supervision, inits: list[Any], size: int
-    ) -> FloatArray:
+    def _best_on_sample(self, inputs: FitInputs, supervision: Supervision, size: int) -> FloatArray:
         """Return the centroids of the best start on a sample of the points, with ICM."""
         rows = supervision.sample(size, generator_of(self.random_state))
+        points, supervision = inputs.points[rows], supervision.only(rows)
         best = self._best_start(
             inputs,
-            inputs.points[rows],
-            supervision.only(rows),
-            inits,
+            points,
+            supervision,
+            self._inits(inputs, points, supervision),
             lambda rng: LabelStep("icm", rng),
         )
         return inputs.format.moved_back(best.model.centroids)

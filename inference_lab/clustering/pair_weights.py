@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
-from inference_lab.distortions.distortions import Distortion
+from inference_lab.clustering.shared_starts import once
+from inference_lab.distortions.distortions import Distortion, SquaredEuclidean
 from inference_lab.distortions.points import Points
 from inference_lab.graph.arrays import FloatArray
 
@@ -21,6 +22,19 @@ def weight_of_odds(
     variance within clusters along the lines between centroids. If costs do not differ, any unit is
     valid, and 1 is returned.
     """
+    if type(distortion) is SquaredEuclidean and distortion.metric is None:
+        return once(
+            "weight of odds",
+            (points, n_clusters, sample_weight),
+            lambda: _weight_of_odds(points, n_clusters, distortion, sample_weight),
+        )
+    return _weight_of_odds(points, n_clusters, distortion, sample_weight)
+
+
+def _weight_of_odds(
+    points: Points, n_clusters: int, distortion: Distortion, sample_weight: FloatArray | None
+) -> float:
+    """Fit k-means, and return the cost of a unit of log-probability."""
     model = BregmanKMeans(n_clusters, distortion=distortion, random_state=0)
     model.fit(points, sample_weight=sample_weight)
     costs = model._costs(points)

@@ -12,6 +12,7 @@ from inference_lab.clustering.hmrf_kmeans import PCKMeans
 from inference_lab.clustering.initialisation import initial_centroids
 from inference_lab.clustering.pair_odds import log_odds
 from inference_lab.clustering.pair_weights import weight_of_odds
+from inference_lab.clustering.shared_starts import once
 from inference_lab.clustering.supervision import Supervision
 from inference_lab.distortions.distortions import Distortion, SquaredEuclidean
 from inference_lab.distortions.points import Points
@@ -33,16 +34,21 @@ def paired_kmeans(
     scale = weight_of_odds(points, n_clusters, SquaredEuclidean(), supervision.sample_weight)
     # Pairs of infinite weight must stay hard if the unit is zero.
     unit, pairs = max(odds * scale, np.finfo(float).tiny), supervision.constraints
-    with warnings.catch_warnings():
-        # The calling method issues its own warnings about pairs.
-        warnings.simplefilter("ignore")
-        return PCKMeans(n_clusters, random_state=rng).fit(
-            points,
-            **pairs.fit_params()
-            | {"ml_weight": unit * pairs.ml_weights, "cl_weight": unit * pairs.cl_weights},
-            partial_labels=supervision.partial_labels,
-            sample_weight=supervision.sample_weight,
-        )
+    arguments = pairs.fit_params() | {
+        "ml_weight": unit * pairs.ml_weights,
+        "cl_weight": unit * pairs.cl_weights,
+        "partial_labels": supervision.partial_labels,
+        "sample_weight": supervision.sample_weight,
+    }
+
+    def fit() -> PCKMeans:
+        with warnings.catch_warnings():
+            # The calling method issues its own warnings about pairs.
+            warnings.simplefilter("ignore")
+            return PCKMeans(n_clusters, random_state=rng).fit(points, **arguments)
+
+    seed = str(rng.bit_generator.state), str(rng.bit_generator.seed_seq)
+    return once("paired k-means", (points, n_clusters, seed, *arguments.values()), fit)
 
 
 def weights_by_belief(

@@ -24,6 +24,7 @@ from inference_lab._numba import kernel
 from inference_lab.clustering.dp_means import Pairs
 from inference_lab.clustering.em import HalfStep, Result
 from inference_lab.clustering.fit_inputs import read_fit, takes
+from inference_lab.clustering.fit_limit import check_limit
 from inference_lab.clustering.hmrf import clamped
 from inference_lab.clustering.pair_odds import log_odds
 from inference_lab.clustering.paired_start import paired_kmeans
@@ -512,6 +513,7 @@ class _VariationalFit:
         self._start()
         before, settled = -math.inf, False
         while self.n_iter < settings.max_iter and not self.converged:
+            check_limit()
             self.n_iter += 1
             since = time.perf_counter()
             self.expect()

@@ -142,6 +142,8 @@ def _why(of: ChosenClustering, row: pd.Series[Any]) -> str:
         "largest expected gain over the first candidate, given the scores and the gains of the "
         "candidates on other data."
     )
+    # Why the best score was not chosen, and why the comparison ended early, if so.
+    first = " ".join(filter(None, (first, of.search.reason_, _stop(of.search))))
     if not of.used_pairs:
         return f"{first} It uses no pairs, which served for the choice alone."
     gain, error = of.search.gain_
@@ -149,6 +151,12 @@ def _why(of: ChosenClustering, row: pd.Series[Any]) -> str:
         return first
     clear = "The interval excludes zero." if gain > _WIDE * error else "It may be due to chance."
     return f"{first} Over no pairs it gains {with_interval(gain, error, '+')}. {clear}"
+
+
+def _stop(search: Any) -> str:
+    """Return a sentence on a comparison that ended early; empty if it went to its end."""
+    words: str = search.stop_in_words()
+    return f"{words[:1].upper()}{words[1:]}." if words else ""
 
 
 def _candidates(of: ChosenClustering) -> tuple[Table, Picture]:
@@ -182,6 +190,8 @@ def _candidates(of: ChosenClustering) -> tuple[Table, Picture]:
         column("must-links kept, %", results["must_link_kept"], percent, help="Of held-out pairs."),
         column("cannot-links kept, %", results["cannot_link_kept"], percent, help="The same."),
         column("seconds", results["mean_fit_time"], "{:.2f}".format, help="Of a fit."),
+        column("fits", results["n_fits"], right=True, help="Fits that judge the candidate."),
+        column("cut", results["cut"], help="Why no further fits were made; empty after all."),
     )
     table = Table(
         "candidates",

@@ -6,6 +6,7 @@ import io
 import json
 import re
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from sklearn.datasets import load_wine
 from sklearn.metrics import adjusted_rand_score
 
 from inference_lab.cli import main
-from inference_lab.clustering import cluster_cv
+from inference_lab.clustering import PCKMeans, cluster_cv
 from inference_lab.constraints import Constraints
 
 WINE, CLASSES = load_wine(return_X_y=True)
@@ -64,7 +65,7 @@ def test_csv_and_parquet_are_clustered_alike(first_candidates: None) -> None:
     assert labels["bottle"].tolist() == NAMES
     assert adjusted_rand_score(CLASSES, labels["cluster"]) > 0.8
     assert "held-out score 0." in result.stdout and "labels.csv" in result.stdout
-    assert "standardised to mean 0" in result.stderr and "[1/" in result.stderr
+    assert "standardised to mean 0" in result.stderr and ": first fit " in result.stderr
     # Rows without names are numbered, and labels are printed if no file is given.
     other = call("wine.parquet --pairs numbers.csv --k 3 --drop bottle --quiet")
     assert other.exit_code == 0 and other.stderr == ""
@@ -132,6 +133,43 @@ def test_the_page_shows_choice_clusters_and_violated_pairs(work: Path) -> None:
     (work / "other").mkdir()
     (work / "other" / "index.html").write_text("mine")
     refused(call("wine.csv --k 3 --id bottle --report other"), "was not written by a report")
+
+
+@pytest.fixture
+def interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Press Ctrl-C in the second fit with pairs."""
+
+    class Once(PCKMeans):
+        fits: ClassVar[int] = 0
+
+        def fit(self, X: Any, y: Any = None, **arguments: Any) -> Any:
+            type(self).fits += 1
+            if type(self).fits == 2:
+                raise KeyboardInterrupt
+            return super().fit(X, y, **arguments)
+
+    first = [*cluster_cv.default_candidates()[:1], cluster_cv.Candidate("paired", Once())]
+    monkeypatch.setattr(cluster_cv, "default_candidates", lambda: first)
+
+
+def test_interrupted_commands_end_with_the_best_so_far(work: Path, interrupted: None) -> None:
+    result = call("wine.csv --pairs pairs.csv --k 3 --id bottle --out labels.csv --report page")
+    assert result.exit_code == 130, result.output
+    assert len(pd.read_csv("labels.csv")) == 178
+    assert "the search was interrupted: the best candidate so far is fitted" in result.stdout
+    text = (work / "page" / "README.md").read_text(encoding="utf-8")
+    assert "The search was interrupted" in text and "| interrupted |" in text
+
+
+def test_a_time_limit_is_named_on_the_page(work: Path, first_candidates: None) -> None:
+    asked = "wine.csv --pairs pairs.csv --k 3 --id bottle --report page --certify 0"
+    result = call(f"{asked} --time-limit 1e-9 --json")
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    assert report["stopped"] == "time limit" and report["candidate"].startswith("k-means")
+    text = (work / "page" / "README.md").read_text(encoding="utf-8")
+    assert "The limit of 1e-09 s of processor time was spent" in text
+    assert "time limit of 1e-09 s" in text.split("candidates", 1)[1]
 
 
 def test_the_number_of_clusters_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -17,10 +19,18 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
-from inference_lab.clustering import ConstrainedClusterCV, PCKMeans, cluster_cv
-from inference_lab.clustering.cluster_cv import (
+from inference_lab.clustering import (
+    ConstrainedClusterCV,
+    MPCKMeans,
+    PCKMeans,
+    SearchStoppedWarning,
+    candidate_choice,
+    cluster_cv,
+)
+from inference_lab.clustering.cluster_cv import candidates_for
+from inference_lab.clustering.fit_limit import OutOfTime, check_limit, limited_to
+from inference_lab.clustering.held_out_pairs import (
     PairShares,
-    candidates_for,
     choose,
     expected_gains,
     gain,
@@ -29,6 +39,8 @@ from inference_lab.clustering.cluster_cv import (
     pair_shares,
     standard_error,
 )
+from inference_lab.clustering.race import Clock, FoldFit, Race, Runner
+from inference_lab.clustering.shared_starts import all_starts, few_starts, once, shared_starts
 from inference_lab.clustering.supervision import Supervision
 from inference_lab.constraints import Constraints, SampleIds
 
@@ -110,6 +122,7 @@ def test_no_fit_sees_a_pair_that_judges_it() -> None:
 
     pairs = sampled(60)
     search(candidates=[("watched", Watched())], n_repeats=2).fit(WINE, **pairs.fit_params())
+    # In the order of the folds: two repetitions of five, then all pairs.
     assert len(seen) == 2 * 5 + 1
     assert seen.pop().must_link.tolist() == pairs.must_link.tolist()
     for repeat in (seen[:5], seen[5:]):
@@ -301,8 +314,10 @@ def test_pairs_come_in_all_forms() -> None:
 
 def test_progress_is_printed_if_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     search(n_repeats=1, verbose=1).fit(WINE, **sampled(40).fit_params())
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 3 and lines[0].startswith("[1/3] without pairs, 3 clusters: score ")
+    *fits, last = capsys.readouterr().out.splitlines()
+    assert [line.split(",")[0] for line in fits] == [name for name, _ in FEW]
+    assert all(re.fullmatch(r".*, 3 clusters: first fit [\d.e-]+ s", line) for line in fits)
+    assert re.match(r"3 of 5 folds in [\d.]+ s of processor time, at most [\d.]+ s to come", last)
 
 
 def test_few_pairs() -> None:
@@ -359,6 +374,217 @@ def test_standardised_points_are_not_standardised_again() -> None:
     gains = {candidate.name: candidate.prior_gain for candidate in raw}
     assert gains["k-means without pairs"] == 0.0 < gains["TVClust"]
     assert all(candidate.prior_gain == gains[candidate.name] for candidate in scaled)
+
+
+# ---------------------------------------------------------------------- a race, and its limits
+
+
+class Slow(PCKMeans):
+    """PCKMeans that takes two seconds of processor time in each fit with pairs."""
+
+    def fit(self, X: Any, y: Any = None, **arguments: Any) -> Any:
+        end = process_time() + 2.0
+        while process_time() < end:
+            check_limit()
+        return super().fit(X, y, **arguments)
+
+
+class Worst(PCKMeans):
+    """Labels that do not depend on the data, and the number of fits."""
+
+    fits = 0
+
+    def fit(self, X: Any, y: Any = None, **arguments: Any) -> Any:
+        type(self).fits += 1
+        super().fit(X, y, **arguments)
+        self.labels_ = np.arange(len(X)) % 3
+        return self
+
+
+class Interrupted(PCKMeans):
+    """PCKMeans that is interrupted in its second fit."""
+
+    fits = 0
+
+    def fit(self, X: Any, y: Any = None, **arguments: Any) -> Any:
+        type(self).fits += 1
+        if type(self).fits == 2:
+            raise KeyboardInterrupt
+        return super().fit(X, y, **arguments)
+
+
+def test_candidates_that_are_far_behind_are_cut() -> None:
+    """They are cut within the first repetition, and all fits give the same choice."""
+    pairs = sampled(150).fit_params()
+    Worst.fits = 0
+    model = search(candidates=[*FEW, ("worst", Worst())]).fit(WINE, **pairs)
+    assert Worst.fits == 3
+    table = model.cv_results_.set_index("candidate")
+    assert table.loc["worst", "cut"] == "behind after 3 of 10 folds"
+    assert table.loc["worst", "n_fits"] == 3 and table.loc["standardised", "n_fits"] == 10
+    assert table.loc["standardised", "cut"] == "" and model.stopped_ == ""
+    assert model.best_params_["candidate"] == "standardised"
+    # Judged by some pairs only, the candidate is compared on these.
+    assert table.loc["worst", "mean_test_score"] < table.loc["raw", "mean_test_score"]
+    assert table.loc["worst", "behind_best"] > 0.5
+
+
+def test_the_race_changes_no_clear_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = sampled(150).fit_params()
+    raced = search().fit(WINE, **pairs)
+    monkeypatch.setattr(candidate_choice, "_MARGIN_WITHIN", np.inf)
+    monkeypatch.setattr(candidate_choice, "_MARGIN_AFTER", np.inf)
+    whole = search().fit(WINE, **pairs)
+    assert raced.cv_results_["n_fits"].sum() < whole.cv_results_["n_fits"].sum() == 21
+    assert (whole.cv_results_["cut"] == "").all()
+    assert raced.best_params_ == whole.best_params_
+    np.testing.assert_array_equal(raced.labels_, whole.labels_)
+
+
+def test_numbers_of_clusters_that_are_far_behind_are_cut() -> None:
+    X, truth = make_blobs(100, centers=5, cluster_std=1.0, random_state=3)
+    pairs = Constraints.sample(truth, 150, np.random.default_rng(0)).fit_params()
+    model = ConstrainedClusterCV([2, 5], candidates=FEW[:2], random_state=0).fit(X, **pairs)
+    assert model.best_params_["n_clusters"] == 5
+    rows = model.cv_results_.set_index(["candidate", "n_clusters"])
+    assert rows.loc[("raw", 2), "n_fits"] == 3 < rows.loc[("raw", 5), "n_fits"]
+
+
+def test_a_time_limit_ends_with_the_best_so_far() -> None:
+    """The slow candidate is stopped inside its first fit, the quick ones are compared before."""
+    pairs = sampled(100).fit_params()
+    limited = search(candidates=[*FEW, ("slow", Slow())], time_limit=4.0, n_repeats=1)
+    with pytest.warns(SearchStoppedWarning, match="the limit of 4 s of processor time was spent"):
+        model = limited.fit(WINE, **pairs)
+    table = model.cv_results_.set_index("candidate")
+    assert table.loc["slow", ["n_fits", "cut"]].tolist() == [0, "time limit of 4 s"]
+    assert np.isnan(table.loc["slow", "mean_test_score"])
+    assert model.stopped_ == "time limit"
+    assert model.best_params_["candidate"] == "standardised"
+    assert "1 candidate of 4 could not be compared" in model.stop_in_words()
+
+
+def test_the_first_candidate_is_always_judged() -> None:
+    pairs = sampled(60).fit_params()
+    with pytest.warns(SearchStoppedWarning):
+        model = search(time_limit=1e-9).fit(WINE, **pairs)
+    assert model.best_params_["candidate"] == "without pairs"
+    assert model.cv_results_["n_fits"].tolist() == [1, 0, 0]
+    assert np.isfinite(model.best_score_)
+
+
+def test_fits_that_would_not_end_in_time_are_not_begun() -> None:
+    """A fit of unknown length is expected to take as long as the slowest one."""
+    pairs = sampled(60)
+    calls: list[tuple[str, float]] = []
+
+    def fit(estimator: Any, points: Any, constraints: Any, out: Any, limit: float) -> FoldFit:
+        calls.append((estimator, limit))
+        # In another process, whose time counts as well.
+        return FoldFit(CLASSES, "", 1.0, 10.0, "elsewhere")
+
+    folds = [np.arange(60) % 5]
+    race = Race(WINE, pairs, folds, fit, Clock(64.0))
+    runners = [Runner(name, 3, name, True) for name in ("simple", "complex")]
+    race.run(runners, lambda runners, done, total: None)
+    assert [name for name, _ in calls] == ["simple", "complex", "simple"]
+    # The first fit has no limit; the others may take a quarter of it.
+    assert [limit for _, limit in calls[:2]] == [np.inf, 16.0]
+    assert 12.0 < calls[2][1] <= 14.0
+    assert [runner.cut for runner in runners] == ["time limit of 64 s"] * 2
+
+
+def test_interrupted_searches_end_with_the_best_so_far() -> None:
+    pairs = sampled(100).fit_params()
+    Interrupted.fits = 0
+    with pytest.warns(SearchStoppedWarning, match="the search was interrupted"):
+        model = search(candidates=[*FEW[:1], FEW[2], ("late", Interrupted())]).fit(WINE, **pairs)
+    assert model.stopped_ == "interrupted"
+    assert model.best_params_["candidate"] == "standardised"
+    assert model.cv_results_["cut"].tolist() == ["", "interrupted", "interrupted"]
+    # Before anything is judged there is no answer.
+    Interrupted.fits = 1
+    with pytest.raises(KeyboardInterrupt):
+        search(candidates=[("late", Interrupted())]).fit(WINE, **pairs)
+
+
+def test_a_reason_is_given_where_the_best_score_is_not_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pairs = sampled(40).fit_params()
+    clear = search(n_repeats=1).fit(WINE, **sampled(150).fit_params())
+    assert clear.reason_ == ""
+    favoured = search(prior_gains={"without pairs": 9.0}, n_repeats=1)
+    behind = favoured.fit(WINE, **pairs).reason_
+    assert "on some of the pairs only: in expected gain it was behind after 3 of 5" in behind
+    monkeypatch.setattr(candidate_choice, "_MARGIN_WITHIN", np.inf)
+    model = favoured.fit(WINE, **pairs)
+    assert model.reason_.startswith("standardised has the best score, by 0.")
+    assert "without pairs is expected to gain 9.00 and standardised 0.00" in model.reason_
+    noise = search(n_repeats=1).fit(WINE, **sampled(60, 0.5, 3).fit_params())
+    assert noise.best_params_["candidate"] == "without pairs"
+    assert "no score is clearly above chance" in noise.reason_
+
+
+def test_folds_share_the_starts_without_pairs() -> None:
+    """Results do not depend on the fits that share them."""
+    pairs = sampled(60)
+    apart = []
+    for _ in range(2):
+        with shared_starts():
+            apart.append(PCKMeans(3, random_state=0).fit(WINE, **pairs.fit_params()))
+    with shared_starts():
+        together = [PCKMeans(3, random_state=0).fit(WINE, **pairs.fit_params()) for _ in range(2)]
+    for model in (apart[1], *together):
+        np.testing.assert_array_equal(model.labels_, apart[0].labels_)
+        assert model.objective_ == apart[0].objective_
+    # The final fit has all starts, unless it learns a full metric.
+    for model in (PCKMeans(3, random_state=0), MPCKMeans(3, random_state=0)):
+        alone = clone(model).fit(WINE, **pairs.fit_params())
+        with shared_starts(), all_starts():
+            assert clone(model).fit(WINE, **pairs.fit_params()).objective_ == alone.objective_
+    with shared_starts():
+        assert few_starts(full_metric=False)
+        with all_starts():
+            assert few_starts(full_metric=True) and not few_starts(full_metric=False)
+    assert not few_starts(full_metric=True)
+
+
+def test_shared_centroids_are_in_the_coordinates_of_the_data() -> None:
+    """Points are centred inside of a fit, so a shift of all points changes nothing."""
+    pairs = sampled(60).fit_params()
+    with shared_starts():
+        one = PCKMeans(3, random_state=0).fit(WINE, **pairs)
+        other = PCKMeans(3, random_state=0).fit(WINE + 1000.0, **pairs)
+    assert other.objective_ == pytest.approx(one.objective_, rel=1e-6)
+    assert one.n_iter_ == other.n_iter_
+
+
+def test_a_result_is_computed_once() -> None:
+    calls: list[int] = []
+
+    def compute() -> int:
+        calls.append(1)
+        return len(calls)
+
+    array = np.arange(3.0)
+    assert [once("kind", (array, 3), compute) for _ in range(2)] == [1, 2]
+    with shared_starts():
+        assert [once("kind", (array.copy(), 3), compute) for _ in range(2)] == [3, 3]
+        with shared_starts():
+            assert once("kind", (array, 3), compute) == 3
+        assert once("kind", (array + 1.0, 3), compute) == 4
+        assert once("other", (array, 3), compute) == 5
+
+
+def test_fits_end_at_the_limit_of_processor_time() -> None:
+    with pytest.raises(OutOfTime), limited_to(1e-9):
+        PCKMeans(3, random_state=0).fit(WINE, must_link=[(0, 1)])
+    with limited_to(1000.0), pytest.raises(OutOfTime), limited_to(1e-9):
+        check_limit()
+    with limited_to(1000.0):
+        check_limit()
+    check_limit()
 
 
 # ---------------------------------------------------------------------- large data, other machines
