@@ -61,7 +61,7 @@ def measured(cell: dict[str, Any], repeats: int) -> dict[str, Any]:
     seconds = process_time() - start
     scores = {}
     table = search.cv_results_.set_index("candidate")
-    for name, estimator, _ in candidates_for(X):
+    for name, estimator, *_ in candidates_for(X):
         row = table.loc[name]
         if row["failure"]:
             continue

@@ -45,7 +45,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     "PCKMeans": lambda: PCKMeans(CLUSTERS, random_state=0),
     "MPCKMeans": lambda: MPCKMeans(CLUSTERS, random_state=0),
     "ConstrainedGaussianMixture": lambda: ConstrainedGaussianMixture(CLUSTERS, random_state=0),
-    "TVClust": lambda: TVClust(random_state=0),
+    "TVClust": lambda: TVClust(15, random_state=0),
     "ConstrainedClusterCV": lambda: ConstrainedClusterCV(CLUSTERS, random_state=0),
 }
 SAMPLED = ("PCKMeans", "ConstrainedGaussianMixture", "TVClust")

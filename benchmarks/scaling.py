@@ -187,7 +187,7 @@ def fits(sizes: list[int], rounds: int) -> None:
             (MPCKMeans(10, random_state=0), pairs),
             (HMRFKMeans(10, e_step="mean-field", random_state=0), pairs),
             (ConstrainedGaussianMixture(10, random_state=0), pairs),
-            (TVClust(random_state=0), pairs),
+            (TVClust(15, random_state=0), pairs),
             (ConstrainedClusterCV(10, random_state=0), pairs),
         ):
             times = []

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-#: Use case of each class in each group. The study ``reports/estimators`` has the figures.
+#: Use case of each class in each group. The first group is in the order of the gains on data that
+#: chose no default, see docs/which-estimator.md.
 ESTIMATORS: dict[str, dict[str, str]] = {
     "take these": {
         "ConstrainedClusterCV": "if time matters less: held-out pairs choose among estimators",
-        "TVClust": "one fit with an upper limit on clusters; learns how often answers are right",
-        "ConstrainedGaussianMixture": "one fit with the number of clusters asked for",
-        "PCKMeans": "round clusters, large data, or fewer pairs than features",
+        "TVClust": "one fit; learns how often answers are right; six points a cluster and feature",
+        "ConstrainedGaussianMixture": "long or correlated clusters; as many points",
+        "PCKMeans": "few points, large data, or little time; hardly ever below k-means",
     },
     "for a purpose": {
         "MPCKMeans": "to learn which features matter: a metric from pairs",

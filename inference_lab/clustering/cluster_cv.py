@@ -53,15 +53,29 @@ from inference_lab.specs.whole_numbers import as_whole
 _NUMBERS = range(2, 11)
 
 
+#: Points per cluster and feature below which points are few: covariances are uncertain then, and
+#: most candidates lose against k-means on most data sets.
+_FEW = 6.0
+
+
 class Candidate(NamedTuple):
     """An estimator with a name, and its expected gain in score before pairs are seen.
 
-    The prior gain is over the first candidate, as a mean over data sets.
+    The prior gain is over the first candidate, as a mean over data sets. ``gain_of_few`` replaces
+    it where points are few; None is the same gain.
     """
 
     name: str
     estimator: Any
     prior_gain: float = 0.0
+    gain_of_few: float | None = None
+
+    def gain_at(self, shape: tuple[int, int], n_clusters: int) -> float:
+        """Return the expected gain for points of this shape, in this number of clusters."""
+        n_points, n_features = shape
+        if self.gain_of_few is None or n_points >= _FEW * n_clusters * n_features:
+            return self.prior_gain
+        return self.gain_of_few
 
 
 #: End of the names of candidates that standardise the points first.
@@ -71,24 +85,25 @@ _STANDARDISED = ", standardised"
 def default_candidates() -> list[Candidate]:
     """Return the candidates from simple to complex; the first two use no pairs.
 
-    Prior gains are measured (docs/decisions/034-expected-gains-choose.md).
+    Prior gains are measured (docs/decisions/059-data-that-chose-nothing.md).
     """
 
     def standardised(estimator: Any) -> Any:
         return make_pipeline(StandardScaler(), estimator)
 
     mixture = ConstrainedGaussianMixture
+    full = standardised(mixture(reg_covar=1e-3))
+    metric = standardised(MPCKMeans())
+    kmeans = KMeans(n_init=10)
     return [
-        Candidate("k-means without pairs", KMeans(n_init=10)),
-        Candidate("k-means without pairs, standardised", standardised(KMeans(n_init=10)), 0.03),
-        Candidate("PCKMeans", PCKMeans(), 0.04),
-        Candidate("PCKMeans, standardised", standardised(PCKMeans()), 0.04),
-        Candidate("MPCKMeans, diagonal metric", MPCKMeans(), 0.1),
-        Candidate("MPCKMeans, diagonal metric, standardised", standardised(MPCKMeans()), 0.1),
-        Candidate("MPCKMeans, full metric", MPCKMeans(metric="full"), 0.08),
-        Candidate("Gaussian mixture, diagonal", mixture(covariance_type="diag"), 0.09),
-        Candidate("Gaussian mixture, full", standardised(mixture(reg_covar=1e-3)), 0.18),
-        Candidate("TVClust", TVClust(), 0.18),
+        Candidate("k-means without pairs", kmeans),
+        Candidate("k-means without pairs, standardised", standardised(kmeans), 0.05, -0.1),
+        Candidate("PCKMeans", PCKMeans(), 0.05, 0.05),
+        Candidate("PCKMeans, standardised", standardised(PCKMeans()), 0.1, -0.05),
+        Candidate("MPCKMeans, diagonal metric, standardised", metric, 0.13, -0.05),
+        Candidate("Gaussian mixture, diagonal", mixture(covariance_type="diag"), 0.16, -0.1),
+        Candidate("Gaussian mixture, full", full, 0.22, -0.1),
+        Candidate("TVClust", TVClust(), 0.25, -0.1),
     ]
 
 
@@ -275,7 +290,8 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
     are compared on the same pairs, so their difference is more precise than either score.
 
     **Choice.** The gain of a candidate over the first one is assumed normal around its prior gain
-    with a standard deviation of 0.1, as over data sets. The gain on held-out pairs has its standard
+    with a standard deviation of 0.1, as over data sets. With fewer than six points per cluster and
+    feature, default candidates have other prior gains. The gain on held-out pairs has its standard
     error. The largest posterior mean is chosen: few or noisy pairs leave it near the prior. If even
     the best score is within two standard errors of chance, the first candidate is chosen. Among
     several numbers of clusters, the smallest within a standard error of the best is chosen.
@@ -325,7 +341,7 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
     >>> pairs = Constraints.sample(truth, 100, np.random.default_rng(0))
     >>> search = ConstrainedClusterCV(3, n_repeats=1, random_state=0).fit(X, **pairs.fit_params())
     >>> search.best_params_
-    {'candidate': 'Gaussian mixture, full', 'n_clusters': 3}
+    {'candidate': 'PCKMeans, standardised', 'n_clusters': 3}
     """
 
     n_clusters: Any = field(default=3, kw_only=False)
@@ -408,7 +424,7 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
         if gains is None:
             return candidates
         return [
-            candidate._replace(prior_gain=gains.get(candidate.name, 0.0))
+            candidate._replace(prior_gain=gains.get(candidate.name, 0.0), gain_of_few=None)
             for candidate in candidates
         ]
 
@@ -423,8 +439,8 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
         names = [name for name, _ in pairs]
         if len(set(names)) < len(names):
             raise ValueError(f"candidates have names that occur twice: {names}")
-        gains = {candidate.name: candidate.prior_gain for candidate in default_candidates()}
-        return [Candidate(name, estimator, gains.get(name, 0.0)) for name, estimator in pairs]
+        gains = {candidate.name: candidate[2:] for candidate in default_candidates()}
+        return [Candidate(name, estimator, *gains.get(name, ())) for name, estimator in pairs]
 
     def _numbers(self) -> list[int]:
         """Return the numbers of clusters that are compared."""
@@ -451,7 +467,7 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
         n_pairs = len(self._judged_pairs)
         numbers = [k for k in numbers if k <= points.shape[0]] or [numbers[0]]
         if n_pairs < 2:
-            return self._first_only(candidates[0], numbers, n_pairs)
+            return self._first_only(self._runner(candidates[0], numbers[0], points.shape), numbers)
         sampled = self._judged_pairs is not self.constraints_
         folds_of_auto, repeats_of_auto = (3, 1) if sampled else (5, 2)
         splits = folds_of_auto if self.n_splits == "auto" else int(self.n_splits)
@@ -478,17 +494,16 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
         number, screened = numbers[0], []
         if len(numbers) > 1:
             screen = next((c for c in candidates if takes_pairs(c.estimator)), candidates[0])
-            screened = [self._runner(screen, k) for k in numbers]
+            screened = [self._runner(screen, k, points.shape) for k in numbers]
             number = choice.number(screened)
         done = {r.name: r for r in screened if r.n_clusters == number}
-        runners = [done.get(c.name) or self._runner(c, number) for c in candidates]
+        runners = [done.get(c.name) or self._runner(c, number, points.shape) for c in candidates]
         choice.candidate(runners)
         return choice
 
-    def _first_only(
-        self, first: Candidate, numbers: Sequence[int], n_pairs: int
-    ) -> CandidateChoice:
+    def _first_only(self, first: Runner, numbers: Sequence[int]) -> CandidateChoice:
         """Return the first candidate as the choice, because there are no pairs to hold out."""
+        n_pairs = len(self._judged_pairs)
         if len(numbers) > 1:
             raise ValueError(
                 f"n_clusters={self.n_clusters!r} needs pairs that choose among the numbers; "
@@ -496,13 +511,13 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
             )
         if n_pairs:
             warn("one pair cannot be held out from others: the first candidate is fitted")
-        runner = self._runner(first, numbers[0])
-        return CandidateChoice([runner], None, np.zeros(n_pairs, dtype=np.int64))
+        return CandidateChoice([first], None, np.zeros(n_pairs, dtype=np.int64))
 
-    def _runner(self, candidate: Candidate, n_clusters: int) -> Runner:
-        """Return a candidate with a number of clusters, ready for the race."""
+    def _runner(self, candidate: Candidate, n_clusters: int, shape: tuple[int, int]) -> Runner:
+        """Return a candidate with a number of clusters, ready for the race on points of a shape."""
         made = prepared(candidate.estimator, n_clusters, self._seed)
-        return Runner(candidate.name, n_clusters, made, takes_pairs(made), candidate.prior_gain)
+        prior_gain = candidate.gain_at(shape, n_clusters)
+        return Runner(candidate.name, n_clusters, made, takes_pairs(made), prior_gain)
 
     def _take(self, choice: CandidateChoice, points: Any) -> None:
         """Set all attributes."""

@@ -109,7 +109,7 @@ def read_fit(
     if centred and distortion.translation_invariant and not issparse(points):
         weight = supervision.sample_weight_or_ones
         format_ = replace(format_, origin=weight @ fit_points / weight.sum())
-    if estimator.n_clusters > rows.size and not few_points:
+    if not few_points and estimator.n_clusters > rows.size:
         raise ValueError(
             f"n_samples={rows.size} should be >= n_clusters={estimator.n_clusters}: there cannot "
             "be more clusters than points"

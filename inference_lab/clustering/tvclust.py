@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import kernel
+from inference_lab.clustering.cluster_numbers import supported_number
 from inference_lab.clustering.dp_means import Pairs
 from inference_lab.clustering.em import HalfStep, Result
 from inference_lab.clustering.fit_inputs import read_fit, takes
@@ -277,9 +278,12 @@ class TVClust(SharedSettings, PairScore, CostPredictor):
 
     Parameters
     ----------
-    n_clusters : int
+    n_clusters : int or "auto"
         Truncation of the sticks, the largest number of components. The number of components with
-        points is `n_clusters_`.
+        points is `n_clusters_`. "auto" takes the number from 2 to 15 of which k-means on the scaled
+        points has the largest silhouette and agrees best with the pairs. With a large truncation,
+        components split clusters that the points do not resemble: binary features, or many without
+        information.
     alpha : float
         Concentration of the process.
     p_prior, q_prior : (float, float)
@@ -337,7 +341,9 @@ class TVClust(SharedSettings, PairScore, CostPredictor):
     2
     """
 
-    n_clusters: int = field(default=15, kw_only=False, metadata=AT_LEAST_ONE)
+    n_clusters: int | Literal["auto"] = field(  # type: ignore[assignment]  # wider than the base
+        default="auto", kw_only=False, metadata=AT_LEAST_ONE
+    )
     alpha: float = setting(1.0, above=0, below=math.inf)
     p_prior: tuple[float, float] = (10.0, 1.0)
     q_prior: tuple[float, float] = (10.0, 1.0)
@@ -369,6 +375,7 @@ class TVClust(SharedSettings, PairScore, CostPredictor):
         (15, 30, False, (1.0, 10.0))
         """
         return cls(
+            15,
             p_prior=(1.0, 10.0),
             init="prior",
             both_ways=False,
@@ -383,7 +390,8 @@ class TVClust(SharedSettings, PairScore, CostPredictor):
     def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
         self._check_settings()
         # With fewer points than components, some components have no points.
-        inputs = read_fit(self, X, y, arguments, SquaredEuclidean(), centred=False, few_points=True)
+        settings = {"any_label": self.n_clusters == "auto", "few_points": True, "centred": False}
+        inputs = read_fit(self, X, y, arguments, SquaredEuclidean(), **settings)
         supervision = inputs.weighed()
         d = inputs.points.shape[1]
         self._shift, self._scale = np.zeros(d), np.ones(d)
@@ -392,10 +400,12 @@ class TVClust(SharedSettings, PairScore, CostPredictor):
             self._shift, self._scale = shift_and_scale(inputs.points, weight)
         points = self._as_modelled(inputs.points)
 
+        rng = generator_of(self.random_state)
+        truncation = self._truncation(points, supervision, rng)
         self._best = best = best_of(
             [None] * self.n_init,
-            lambda rng, _: _VariationalFit(self, points, supervision, rng),
-            generator_of(self.random_state),
+            lambda child, _: _VariationalFit(self, points, supervision, truncation, child),
+            rng,
             self.n_jobs,
         )
 
@@ -410,6 +420,18 @@ class TVClust(SharedSettings, PairScore, CostPredictor):
         self._set_progress(best.result)
         self._set_labels(inputs, labels, supervision.constraints)
         return self
+
+    def _truncation(
+        self, points: FloatArray, supervision: Supervision, rng: np.random.Generator
+    ) -> int:
+        """Return the largest number of components."""
+        if self.n_clusters == "auto":
+            return supported_number(points, supervision, rng)
+        return self.n_clusters
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.cluster_centers_)
 
     def _as_modelled(self, points: Points) -> Points:
         """Return points scaled as for the components."""
@@ -488,9 +510,11 @@ class _VariationalFit:
         settings: TVClust,
         points: FloatArray,
         supervision: Supervision,
+        truncation: int,
         rng: np.random.Generator,
     ) -> None:
         self.settings, self.points, self.supervision, self.rng = settings, points, supervision, rng
+        self.truncation = truncation
         self.partial_labels, self.sample_weight = (
             supervision.partial_labels,
             supervision.sample_weight,
@@ -537,7 +561,7 @@ class _VariationalFit:
     def _start(self) -> None:
         """Set shares and posteriors for the first E-step."""
         settings = self.settings
-        n, k = len(self.points), settings.n_clusters
+        n, k = len(self.points), self.truncation
         self.shares = np.zeros((n, k))
         if settings.init == "prior":
             self._set_agreement()

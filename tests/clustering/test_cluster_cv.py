@@ -27,7 +27,7 @@ from inference_lab.clustering import (
     candidate_choice,
     cluster_cv,
 )
-from inference_lab.clustering.cluster_cv import candidates_for
+from inference_lab.clustering.cluster_cv import candidates_for, default_candidates
 from inference_lab.clustering.fit_limit import OutOfTime, check_limit, limited_to
 from inference_lab.clustering.held_out_pairs import (
     PairShares,
@@ -223,6 +223,23 @@ def test_prior_gains_decide_with_few_pairs() -> None:
     assert model.cv_results_["expected_gain"].idxmax() == model.best_index_
 
 
+def test_prior_gains_are_lower_where_points_are_few() -> None:
+    """Each cluster and feature needs six points; a gain that a user names holds everywhere."""
+    enough, few = (6 * 3 * 4, 4), (6 * 3 * 4 - 1, 4)
+    candidates = default_candidates()
+    for candidate in candidates[1:]:
+        assert candidate.gain_at(enough, 3) == candidate.prior_gain > 0.0
+    safe = [candidate.name for candidate in candidates if candidate.gain_at(few, 3) > 0.0]
+    assert safe == ["PCKMeans"]
+    assert candidates[0].gain_at(few, 3) == candidates[0].gain_at(enough, 3) == 0.0
+    listed = search(candidates=[(one.name, one.estimator) for one in candidates])
+    assert [one.gain_at(few, 3) for one in listed._candidates(WINE)] == [
+        one.gain_at(few, 3) for one in candidates
+    ]
+    named = search(prior_gains={"standardised": 0.5})._candidates(WINE)
+    assert [one.gain_at(few, 3) for one in named] == [one.gain_at(enough, 3) for one in named]
+
+
 # ---------------------------------------------------------------------- choice
 
 
@@ -370,8 +387,10 @@ def test_standardised_points_are_not_standardised_again() -> None:
         dict.fromkeys(name.removesuffix(", standardised") for name in names)
     )
     assert not any(isinstance(candidate.estimator, Pipeline) for candidate in scaled)
-    # A candidate has the gain of its name in the list, scaled or not.
-    gains = {candidate.name: candidate.prior_gain for candidate in raw}
+    # A candidate has the gains of its name in the list, of the first one, scaled or not.
+    gains: dict[str, float] = {}
+    for candidate in raw:
+        gains.setdefault(candidate.name.removesuffix(", standardised"), candidate.prior_gain)
     assert gains["k-means without pairs"] == 0.0 < gains["TVClust"]
     assert all(candidate.prior_gain == gains[candidate.name] for candidate in scaled)
 

@@ -28,6 +28,7 @@ UNEQUAL = {
     "FlexibleSpectral": "copies take the places of other neighbours",
     "KernelHMRFKMeans": "copies move one by one",
     "RDPMeans": "copies are visited one by one",
+    "TVClust": "the number of components comes from scikit-learn's KMeans",
 }
 WEIGHT_CHECKS = (
     "check_sample_weight_equivalence_on_dense_data",
