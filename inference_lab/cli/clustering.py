@@ -167,6 +167,10 @@ def cluster(
     from inference_lab.results.atomic_files import write_whole
 
     report_progress = reporter(quiet)
+
+    def print_note(sentence: str) -> None:
+        report_progress(f"note: {sentence}")
+
     with as_input(DataFormatError, FormatError, FileExistsError), quiet_stdout() as print_out:
         if report is not None:
             check_folder(report)
@@ -185,7 +189,7 @@ def cluster(
             n_jobs=jobs,
             verbose=0 if quiet else 1,
             random_state=seed,
-            on_note=report_progress,
+            on_note=print_note,
         )
         text = clusters.labels.to_csv(index=False, lineterminator="\n")
         if out is not None:

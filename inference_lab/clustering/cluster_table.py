@@ -427,14 +427,14 @@ def cluster_table(
     features = TableFeatures(impute=impute, encode=encode, scale=scale, keep=keep).fit(table)
     points, _ = features.points_of(table)
     for sentence in features.notes_:
-        note(f"note: {sentence}")
+        note(sentence)
     names = [str(name) for name in table.index]
     constraints = Constraints([], [], n_points=len(table))
     if pairs is not None:
         constraints = _read_pairs(pairs, table, id, pair_columns, note)
     faults = pair_faults(constraints, constraints.n_repeated, names)
     for fault in faults.values():
-        note(f"note: {fault}")
+        note(fault)
     numbers_of_clusters = [] if isinstance(k, str) else np.atleast_1d(k).tolist()
     if len(numbers_of_clusters) != 1 and len(constraints) < 2:
         shown = k if isinstance(k, str) else ",".join(map(str, numbers_of_clusters))

@@ -203,7 +203,7 @@ def _standard(
             )
     others = [repr(name) for name in frame.columns if name not in columns]
     if others:
-        note(f"note: pairs have columns that are not used: {listed(others)}")
+        note(f"pairs have columns that are not used: {listed(others)}")
     renamed = dict(zip(columns, (*_NEEDED, _OPTIONAL), strict=False))
     return frame[list(columns)].rename(columns=renamed)
 
@@ -236,7 +236,7 @@ def _kinds(frame: pd.DataFrame, title: str, note: Callable[[str], None]) -> npt.
         f"{word!r} is {kinds[(frame['kind'] == word).to_numpy()].iloc[0]} ({counted(n, 'pair')})"
         for word, n in counts.items()
     ]
-    note(f"note: in the pairs, {listed(meanings)}")
+    note(f"in the pairs, {listed(meanings)}")
     return kinds.to_numpy(dtype=object)
 
 

@@ -126,9 +126,9 @@ def _sheet(
     if "," in reading.marks.values():
         form.append("decimal commas")
     if form:
-        note(f"note: {path.name} was read with {', '.join(form)}")
+        note(f"{path.name} was read with {', '.join(form)}")
     for sentence in (*sheet.notes, *reading.notes):
-        note(f"note: {path.name}: {sentence}")
+        note(f"{path.name}: {sentence}")
     table = pd.DataFrame(columns, index=pd.RangeIndex(len(sheet.rows)))
     return table, places(sheet, path).__getitem__
 

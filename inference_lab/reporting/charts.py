@@ -387,7 +387,12 @@ def quantiles_chart(rows: pd.DataFrame) -> Chart:
     drawn = alt.Chart(width=220, height=alt.Step(22)).encode(
         y=alt.Y("cluster:N", sort=clusters, title="cluster"), color=colour, tooltip=tips
     )
-    x = alt.X("low:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5))
+    x = alt.X(
+        "low:Q",
+        title=None,
+        scale=alt.Scale(zero=False),
+        axis=alt.Axis(tickCount=5, labelOverlap=True),
+    )
     layered = alt.layer(
         drawn.mark_rule(strokeWidth=1.5).encode(x=x, x2="high:Q"),
         drawn.mark_rule(strokeWidth=9, opacity=0.45).encode(x="lower:Q", x2="upper:Q"),

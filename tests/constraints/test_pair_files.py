@@ -70,14 +70,14 @@ def test_pairs_read_alike_in_every_dialect(
     pairs, notes = read(tmp_path_factory.mktemp("files"), data, columns)
     assert pairs == RIGHT
     said = f"'{words[0]}' is must-link (2 pairs), '{words[1]}' is cannot-link (1 pair)"
-    assert notes == ([] if words == WORDS[0] else [f"note: in the pairs, {said}"])
+    assert notes == ([] if words == WORDS[0] else [f"in the pairs, {said}"])
 
 
 def test_own_columns_may_have_weights_and_others(tmp_path: Path) -> None:
     text = "who;a;b;same;weight\nann;000;001;yes;0,5\nbob;000;020;no;2\n"
     pairs, notes = read(tmp_path, text, ("a", "b", "same"))
     assert (pairs.ml_weight, pairs.cl_weight) == (0.5, 2.0)
-    assert "note: pairs have columns that are not used: 'who'" in notes
+    assert "pairs have columns that are not used: 'who'" in notes
     renamed = text.replace("weight", "sure")
     assert read(tmp_path, renamed, ("a", "b", "same", "sure"))[0] == pairs
     assert read(tmp_path, renamed, ("a", "b", "same"))[0].ml_weight == 1.0
