@@ -44,7 +44,9 @@ REPLACED = {
     ),
     "_FOREIGN_WARM_UP_LIMIT _GRACE _LOADING_LIMIT _SCHEDULER_PATIENCE _SETUP_SECONDS "
     "_WALL_CONSTANT": "seconds that a test would wait for",
-    "_COARSE_FROM _MANY _SETTLED": "two ways to one result are compared on the same data",
+    "_COARSE_FROM _MANY _MARGIN_AFTER _MARGIN_WITHIN _SETTLED": (
+        "two ways to one result are compared on the same data"
+    ),
     "_FOLDER _PROCESS _SPLIT": "another cache, another process, another release of scikit-learn",
 }
 

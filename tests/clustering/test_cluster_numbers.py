@@ -78,16 +78,15 @@ def test_few_and_equal_points():
 def test_large_data_are_sampled(monkeypatch):
     import inference_lab.clustering.cluster_numbers as module
 
-    monkeypatch.setattr(module, "_SAMPLE", 40)
     rng = np.random.default_rng(4)
-    points, _ = blobs(rng, 4, 100)
+    points, _ = blobs(rng, 4, 600)
     sizes = []
     silhouettes = module.silhouette_samples
     monkeypatch.setattr(
         module, "silhouette_samples", lambda x, y: sizes.append(len(x)) or silhouettes(x, y)
     )
     assert supported_number(points, without_pairs(len(points)), rng) == 4
-    assert set(sizes) == {40}
+    assert set(sizes) == {2000}
 
 
 def test_agreement_is_zero_at_chance_and_one_for_the_truth():
