@@ -18,7 +18,7 @@ _OTHERS = ("ConstrainedClusterCV", "CorrelationClustering")
 KINDS: list[Any] = [
     getattr(clustering, name)
     for name in clustering.__all__
-    if hasattr(getattr(clustering, name), "fit") and name not in _OTHERS
+    if hasattr(getattr(clustering, name), "fit_predict") and name not in _OTHERS
 ]
 QUICK: dict[str, dict[str, Any]] = {
     "AnnealedConstrainedKMeans": {"cooling": 0.1},

@@ -341,7 +341,7 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
     >>> pairs = Constraints.sample(truth, 100, np.random.default_rng(0))
     >>> search = ConstrainedClusterCV(3, n_repeats=1, random_state=0).fit(X, **pairs.fit_params())
     >>> search.best_params_
-    {'candidate': 'PCKMeans, standardised', 'n_clusters': 3}
+    {'candidate': 'k-means without pairs, standardised', 'n_clusters': 3}
     """
 
     n_clusters: Any = field(default=3, kw_only=False)
