@@ -39,6 +39,7 @@ from inference_lab.clustering.tvclust import TVClust
 from inference_lab.clustering.vector_quantisation import CVQE, LCVQE
 from inference_lab.clustering.violations import Violations
 from inference_lab.constraints.hard_pairs import InfeasibleConstraintsError
+from inference_lab.constraints.pair_answers import LogOdds
 from inference_lab.data.table_features import TableFeatures
 from inference_lab.distortions.distortions import (
     Bregman,
@@ -92,6 +93,7 @@ __all__ = [
     "ItakuraSaito",
     "KernelHMRFKMeans",
     "KullbackLeibler",
+    "LogOdds",
     "MPCKMeans",
     "MergedClassesWarning",
     "MetricKMeans",

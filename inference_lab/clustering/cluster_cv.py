@@ -23,7 +23,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from inference_lab.clustering.candidate_choice import CandidateChoice
-from inference_lab.clustering.fit_inputs import check_word, takes
+from inference_lab.clustering.fit_inputs import check_word, refuse_sparse, takes, with_reliability
 from inference_lab.clustering.fit_limit import OutOfTime, limited_to
 from inference_lab.clustering.held_out_pairs import pair_folds, pair_groups
 from inference_lab.clustering.hmrf_kmeans import MPCKMeans, PCKMeans
@@ -396,9 +396,11 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
         check_settings(self)
         executor = arguments.pop("executor", None)
         numbers = self._numbers()
+        refuse_sparse(X, self)
         points = validate_data(self, X, dtype=[np.float64, np.float32])
         candidates = self._candidates(points)
         supervision = supervision_of(X, arguments, allow_auto=True)
+        supervision = with_reliability(self, points, supervision, numbers[len(numbers) // 2])
         watch_faults(supervision.constraints, supervision.n_repeated)
         self.constraints_ = of_positive_weight(supervision.constraints)
         self._seed = int(check_random_state(self.random_state).randint(2**31))

@@ -158,7 +158,7 @@ class ClusterReport:
         sentences = [
             first,
             f"held-out score {with_interval(search.best_score_, error)}; 0 is chance",
-            f"gain over no pairs {with_interval(*search.gain_, '+')}",
+            f"gain over no pairs {with_interval(*search.gain_, '+')}{no_gain(search.gain_)}",
             f"{summary['violated_pairs']} of {len(self.pairs)} pairs violated",
             search.reason_,
             search.stop_in_words(),
@@ -524,10 +524,24 @@ def _labels(table: pd.DataFrame, id: str | None, labels: IntArray) -> pd.DataFra
     return pd.DataFrame({id or "row": table.index, "cluster": labels})
 
 
+def no_gain(gain: tuple[float, float]) -> str:
+    """Return words for a gain that chance explains, or nothing for others.
+
+    A gain is the difference of two scores and its standard error.
+    """
+    difference, error = gain
+    # NaN, where nothing was compared, fails both.
+    if abs(difference) <= 2.0 * error:
+        return ": your pairs change nothing that they can show"
+    return ": your pairs did not help" if difference < 0.0 else ""
+
+
 def _with_violated(constraints: Constraints, labels: IntArray, names: list[str]) -> pd.DataFrame:
     """Return the pairs with the rows of their points, and a column for violated pairs."""
     ends = np.concatenate([constraints.must_link, constraints.cannot_link])
-    frame: pd.DataFrame = constraints.to_frame(names).assign(first=ends[:, 0], second=ends[:, 1])
+    # The pairs of answers with their sums, in place of the answers.
+    frame: pd.DataFrame = constraints.with_weights().to_frame(names)
+    frame = frame.assign(first=ends[:, 0], second=ends[:, 1])
     same = labels[ends[:, 0]] == labels[ends[:, 1]]
     return frame.assign(violated=same != (frame["kind"] == "must-link").to_numpy())
 

@@ -150,6 +150,12 @@ class CorrelationClustering(LabellingMixin, BaseEstimator):  # type: ignore[misc
         else:
             n = validate_data(self, X, accept_sparse="csr").shape[0]
         supervision = supervision_of(values["sample_ids"] if X is None else X, values)
+        answers = supervision.constraints.answers
+        if answers is not None and answers.group is not None:
+            raise ValueError(
+                "CorrelationClustering cannot judge groups of pairs, as it reads no data; leave "
+                "out the column group"
+            )
         watch_repeats(supervision.constraints, supervision.n_repeated)
         names = values["sample_ids"]
         if names is None and values["pairs"] is not None and hasattr(X, "iloc"):

@@ -23,7 +23,7 @@ from inference_lab.clustering.em import HalfStep, Result
 from inference_lab.clustering.fit_inputs import read_fit, takes
 from inference_lab.clustering.hmrf import clamped
 from inference_lab.clustering.initialisation import centre_of, group_centroids
-from inference_lab.clustering.pair_odds import USUAL_ODDS, log_odds
+from inference_lab.clustering.pair_odds import log_odds
 from inference_lab.clustering.pair_weights import weight_of_odds
 from inference_lab.clustering.paired_start import paired_kmeans
 from inference_lab.clustering.prediction import CentroidPredictor, PairScore
@@ -31,6 +31,7 @@ from inference_lab.clustering.starts import SharedSettings, best_of, generator_o
 from inference_lab.clustering.supervision import FitArguments, Supervision
 from inference_lab.clustering.violations import violations
 from inference_lab.constraints import Constraints
+from inference_lab.constraints.pair_answers import USUAL_ODDS
 from inference_lab.constraints.pair_arrays import refuse_hard
 from inference_lab.contract import Solution, Solver
 from inference_lab.distortions.distortions import Distortion, as_distortion

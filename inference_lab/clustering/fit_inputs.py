@@ -13,6 +13,7 @@ from scipy.sparse import csr_array, issparse
 from sklearn.utils.validation import validate_data
 
 from inference_lab.clustering.pair_odds import log_odds
+from inference_lab.clustering.pair_reliability import judged
 from inference_lab.clustering.pair_warnings import PairWeightWarning, watch_faults
 from inference_lab.clustering.supervision import Supervision, refuse_pairs, supervision_of
 from inference_lab.constraints import Constraints, SampleIds
@@ -116,7 +117,20 @@ def read_fit(
         )
     estimator._format = format_
     kind = type(estimator).__name__
-    return FitInputs(format_.centred(fit_points), supervision, format_, dtype, rows, points, kind)
+    fit_points = format_.centred(fit_points)
+    supervision = with_reliability(estimator, fit_points, supervision, estimator.n_clusters)
+    return FitInputs(fit_points, supervision, format_, dtype, rows, points, kind)
+
+
+def with_reliability(
+    estimator: Any, points: Points, supervision: Supervision, n_clusters: int
+) -> Supervision:
+    """Replace confidences and groups of pairs by weights, and set ``pair_reliability_``."""
+    vars(estimator).pop("pair_reliability_", None)
+    supervision, table = judged(points, supervision, min(n_clusters, points.shape[0]))
+    if table is not None:
+        estimator.pair_reliability_ = table
+    return supervision
 
 
 @dataclass(frozen=True)
@@ -135,6 +149,8 @@ class PointFormat:
 
         Points are in double precision; the returned type is the type of X, float32 or float64.
         """
+        if not self.sparse:
+            refuse_sparse(X, estimator)
         points = validate_data(
             estimator,
             X,
@@ -157,6 +173,16 @@ class PointFormat:
     def moved_back(self, centroids: FloatArray) -> FloatArray:
         """Return centroids in the coordinates of the data."""
         return centroids if self.origin is None else centroids + self.origin
+
+
+def refuse_sparse(X: Any, estimator: Any) -> None:
+    """Refuse sparse data, and name the estimators that take them."""
+    if issparse(X):
+        raise TypeError(
+            f"X is sparse, and {type(estimator).__name__} needs dense data. HMRFKMeans, PCKMeans "
+            "and SphericalKMeans take sparse data; TruncatedSVD(100) of scikit-learn before this "
+            "estimator, in a pipeline, reduces a TF-IDF matrix to 100 dense columns"
+        )
 
 
 def refuse_sizes(points: Points) -> None:
@@ -208,6 +234,10 @@ class FitInputs:
             )
         all_weights = weights(self.points, supervision)
         auto_weights = {name: all_weights[name] for name in supervision.auto}
+        if supervision.constraints.is_relative:
+            for name in auto_weights:
+                multiple = getattr(supervision.constraints, f"{name}s")
+                auto_weights[name] = auto_weights[name] * multiple
         _watch_nothing(supervision.constraints, auto_weights)
         return replace(
             supervision, constraints=supervision.constraints.with_weights(**auto_weights)

@@ -14,12 +14,12 @@ import numpy as np
 from inference_lab.clustering.supervision import Supervision
 from inference_lab.clustering.violations import violations
 from inference_lab.constraints import Constraints
+from inference_lab.constraints.pair_answers import USUAL_ODDS
 from inference_lab.constraints.pairs import pairs_outside
 
 #: Prior: number of pairs that count as checked before any is, and number of wrong ones among them.
+#: Their log-odds are `USUAL_ODDS`.
 _CHECKED, _WRONG = 10, 1
-#: Log-odds that a pair is right, before any is checked: ``ln 9``.
-USUAL_ODDS = math.log(_CHECKED / _WRONG - 1.0)
 
 
 def wrong_share(constraints: Constraints) -> float:
@@ -49,7 +49,12 @@ def wrong_share(constraints: Constraints) -> float:
 
 
 def log_odds(constraints: Constraints) -> float:
-    """Return the log-odds that a pair is right, at least zero."""
+    """Return the log-odds that a pair of weight 1 is right, at least zero.
+
+    Relative weights are multiples of the usual odds.
+    """
+    if constraints.is_relative:
+        return USUAL_ODDS
     share = wrong_share(constraints)
     return math.log((1.0 - share) / share)
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from inference_lab.clustering.pair_odds import USUAL_ODDS
 from inference_lab.clustering.violations import violated
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.constraints import selected
+from inference_lab.constraints.pair_answers import USUAL_ODDS
 from inference_lab.constraints.pairs import pairs_outside
 from inference_lab.formatting import listed, warn
 from inference_lab.graph.arrays import FloatArray, IntArray

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
+from inference_lab.clustering.pair_reliability import unit_of_costs
 from inference_lab.clustering.shared_starts import once
 from inference_lab.distortions.distortions import Distortion, SquaredEuclidean
 from inference_lab.distortions.points import Points
@@ -39,15 +40,4 @@ def _weight_of_odds(
     model.fit(points, sample_weight=sample_weight)
     costs = model._costs(points)
     sample_weight = np.ones(points.shape[0]) if sample_weight is None else sample_weight
-    variance = mean = 0.0
-    for h in range(n_clusters):
-        members = model.labels_ == h
-        gaps = costs[members] - costs[members, h, np.newaxis]
-        mass, share = (
-            sample_weight[members].sum(),
-            sample_weight[members] / max(sample_weight[members].sum(), np.finfo(float).tiny),
-        )
-        average = share @ gaps
-        variance += mass * float((share @ (gaps - average) ** 2).sum())
-        mean += mass * float(average.sum())
-    return variance / (2.0 * mean) if mean > 0 else 1.0
+    return unit_of_costs(costs, model.labels_, sample_weight)

@@ -314,6 +314,8 @@ class PairScore(CostPredictor):
         pairs : pandas.DataFrame, optional
             Alternative to these: a row for each pair, see `Constraints.from_frame`. Names refer to
             the index of `X`, or to `sample_ids`; without either, they are row numbers.
+            In place of weights, pairs may have a ``confidence``, the probability that they are
+            right, and a ``group``, whose reliability is estimated: ``pair_reliability_``.
         ml_weight, cl_weight : float or (p,) and (q,) arrays, or "auto", optional
             Non-negative; ``inf`` makes a pair hard, if the estimator supports that. "auto" is the
             log-odds that a pair is right, on the scale of the costs. The share of wrong pairs is

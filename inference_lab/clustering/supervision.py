@@ -17,7 +17,9 @@ import numpy.typing as npt
 from inference_lab.clustering.folds import Fold, n_rows, origin_of_rows
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.centroids import numbered_like
+from inference_lab.constraints.constraints import as_relative, constraints_of
 from inference_lab.constraints.frames import from_frame, index_ids, names_in
+from inference_lab.constraints.pair_answers import LogOdds
 from inference_lab.constraints.pair_arrays import Pairs, missing, pair_array
 from inference_lab.constraints.pairs import pairs_outside, whole_numbers
 from inference_lab.constraints.sample_ids import SampleIds, refuse_cut, rows_of_pairs
@@ -33,8 +35,8 @@ class PairArguments(TypedDict, total=False):
     must_link: Pairs | None
     cannot_link: Pairs | None
     pairs: Any
-    ml_weight: npt.ArrayLike | Literal["auto"] | None
-    cl_weight: npt.ArrayLike | Literal["auto"] | None
+    ml_weight: npt.ArrayLike | LogOdds | Literal["auto"] | None
+    cl_weight: npt.ArrayLike | LogOdds | Literal["auto"] | None
     sample_ids: npt.ArrayLike | None
 
 
@@ -165,6 +167,7 @@ def supervision_of(
     table = None if values["pairs"] is None else _read_table(X, values)
     if table is not None:
         values |= _weights_with(table, values)
+    relative = _read_log_odds(values) if table is None else table.is_relative
     for name in _WEIGHTS:
         values[name] = default_weight if values[name] is None else values[name]
     auto = tuple(name for name in _WEIGHTS if allow_auto and isinstance(values[name], str))
@@ -172,12 +175,18 @@ def supervision_of(
         if values[name] != "auto":
             raise ValueError(f"{name} must be auto, got {values[name]!r}")
         values[name] = 1.0
+    if relative and default_weight == "auto":
+        auto = _WEIGHTS
     partial_labels = _read_labels(values, n, n_clusters)
     sample_weight = _read_sample_weight(values["sample_weight"], n)
     if table is None:
         constraints = _read_lists(n, values)
-        return Supervision(constraints, partial_labels, sample_weight, constraints.n_repeated, auto)
-    constraints = table.with_weights(values["ml_weight"], values["cl_weight"])
+        n_repeated = constraints.n_repeated
+        constraints = as_relative(constraints) if relative else constraints
+        return Supervision(constraints, partial_labels, sample_weight, n_repeated, auto)
+    constraints = table
+    if not relative:
+        constraints = table.with_weights(values["ml_weight"], values["cl_weight"])
     return Supervision(constraints, partial_labels, sample_weight, table.n_repeated, auto)
 
 
@@ -203,7 +212,7 @@ def _read_table(X: Any, arguments: Mapping[str, Any]) -> Constraints:
         raise ValueError(f"sample_ids must have shape ({n},), got ({parts.n_points},)")
     if isinstance(ids, SampleIds):
         refuse_cut(ids, len(table), "pairs")
-    return Constraints(**vars(parts))
+    return constraints_of(parts)
 
 
 #: Arguments of `rows_named` that complete its errors.
@@ -264,17 +273,32 @@ def _weights_with(table: Constraints, arguments: Mapping[str, Any]) -> dict[str,
     weights = {}
     for name in _WEIGHTS:
         listed, number = getattr(table, name), arguments.get(name)
+        if table.is_relative and number == "auto":
+            number = None
         plain = not isinstance(listed, np.ndarray) and listed == 1.0
         if number is not None and (not plain or np.ndim(number)):
             raise ValueError(
                 f"{name} must be a number or 'auto' where pairs is a data frame, and left out "
-                "where that has weights"
+                "where that has weights, confidences or groups"
             )
         weights[name] = number if plain else listed
     return weights
 
 
 # ---------------------------------------------------------------------- lists of pairs
+
+
+def _read_log_odds(values: dict[str, Any]) -> bool:
+    """Replace weights that are `LogOdds` by relative weights; return whether there are any."""
+    present = [name for name in _WEIGHTS if isinstance(values[name], LogOdds)]
+    for name in present:
+        values[name] = values[name].relative
+    for name in _WEIGHTS if present else ():
+        if isinstance(values[name], str) or values[name] is None:
+            values[name] = 1.0
+        elif name not in present:
+            raise ValueError(f"{present[0]} is LogOdds, so {name} must be LogOdds or left out")
+    return bool(present)
 
 
 def _read_lists(n_points: int, arguments: Mapping[str, Any]) -> Constraints:

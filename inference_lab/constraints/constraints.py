@@ -23,6 +23,7 @@ from inference_lab.constraints.closure import (
     merged,
     surviving,
 )
+from inference_lab.constraints.pair_answers import USUAL_ODDS, LogOdds, PairAnswers
 from inference_lab.constraints.pair_arrays import (
     Pairs,
     Parts,
@@ -31,15 +32,16 @@ from inference_lab.constraints.pair_arrays import (
     read_classes,
     refuse_both,
 )
+from inference_lab.constraints.pair_sets import pairs_in_set, watch_single
 from inference_lab.constraints.pairs import (
     MAX_POINTS,
     check_generator,
     distinct_integers,
     point_indices,
 )
-from inference_lab.constraints.sample_ids import SampleIds, names_of, renamed
+from inference_lab.constraints.sample_ids import SampleIds, names_of, renamed, rows_of_pairs
 from inference_lab.constraints.sampling import drawn, implied_pairs
-from inference_lab.graph.arrays import IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.whole_numbers import check_count
 
 ClosurePolicy: TypeAlias = Literal["raise", "drop", "keep", "vote"]
@@ -104,8 +106,12 @@ class Constraints(Parts):
     [[0, 3], [1, 3], [2, 3]]
     """
 
-    # Not a field; a default, because older pickles do not have it.
+    # Not fields; defaults, because older pickles do not have them.
     n_repeated = 0
+    #: Whether weights are multiples of the weight of a pair that is right nine times in ten.
+    is_relative = False
+    #: The answers that the pairs sum up, if they have confidences or groups.
+    answers: PairAnswers | None = None
 
     def __init__(
         self,
@@ -239,7 +245,9 @@ class Constraints(Parts):
         ----------
         frame : pandas.DataFrame
             A row for each pair. Columns ``i`` and ``j``: names in `sample_ids`; ``kind``:
-            "must-link" or "cannot-link"; perhaps ``weight``, 1 by default.
+            "must-link" or "cannot-link"; perhaps ``weight``, 1 by default. Instead of a weight, a
+            pair may have a ``confidence``, the probability that it is right, and a ``group``: who
+            gave it (see Notes). Or a row for each member of a set: ``set``, ``row``, ``kind``.
         sample_ids : pandas.Index, sequence or SampleIds
             The names of the points, of any type, all different. For part of some `SampleIds`,
             pairs with points outside are left out.
@@ -267,7 +275,7 @@ class Constraints(Parts):
         >>> c.must_link.tolist(), c.cannot_link.tolist()
         ([[0, 1]], [[0, 2]])
         """
-        return cls(**vars(frames.from_frame(frame, sample_ids)))
+        return constraints_of(frames.from_frame(frame, sample_ids))
 
     @renamed("index")
     def to_frame(self, sample_ids: Any = None) -> Any:
@@ -281,7 +289,8 @@ class Constraints(Parts):
         Returns
         -------
         pandas.DataFrame
-            Columns ``i``, ``j``, ``kind`` and ``weight``; must-links first.
+            Columns ``i``, ``j``, ``kind`` and ``weight``; must-links first. Pairs with confidences
+            or groups have these columns in place of weights, and a row for each answer.
 
         Examples
         --------
@@ -291,7 +300,7 @@ class Constraints(Parts):
         ann bob   must-link     1.0
         ann cat cannot-link     1.0
         """
-        return frames.to_frame(self, sample_ids)
+        return frames.to_frame(self, sample_ids, self.answers)
 
     @classmethod
     @renamed("ids")
@@ -348,7 +357,7 @@ class Constraints(Parts):
             raise TypeError("give either n_points or sample_ids")
         names = map(str, range(n_points or 0) if sample_ids is None else names_of(sample_ids))
         note = on_note or (lambda sentence: None)
-        return cls(**vars(frames.read_csv(Path(path), list(names), columns, note)))
+        return constraints_of(frames.read_csv(Path(path), list(names), columns, note))
 
     @renamed("ids")
     def write_csv(self, path: str | os.PathLike[str], *, sample_ids: Ids | None = None) -> None:
@@ -372,7 +381,66 @@ class Constraints(Parts):
         >>> Constraints.read_csv("pairs.csv", sample_ids=["a", "b", "c"])
         Constraints(1 must-link, 1 cannot-link, n_points=3)
         """
-        frames.write_csv(self, Path(path), sample_ids)
+        frames.write_csv(self, Path(path), sample_ids, self.answers)
+
+    @classmethod
+    def from_sets(
+        cls,
+        must_link: Sequence[Sequence[Hashable]] = (),
+        cannot_link: Sequence[Sequence[Hashable]] = (),
+        *,
+        n_points: int | None = None,
+        sample_ids: Ids | None = None,
+        ml_weight: float = 1.0,
+        cl_weight: float = 1.0,
+    ) -> Constraints:
+        """Turn sets of points that belong together, or of which no two do, into pairs.
+
+        Parameters
+        ----------
+        must_link : sequence of sequences
+            Sets whose points belong together: all pairs of a set of up to 20 points, and a chain of
+            pairs through a larger one, in the order of its points.
+        cannot_link : sequence of sequences
+            Sets of which no two points belong together: all pairs.
+        n_points : int, optional
+            Number of points; sets then hold numbers from 0.
+        sample_ids : sequence, optional
+            Instead of `n_points`: the names of the points, as in the sets.
+        ml_weight, cl_weight : float, default 1.0
+
+        Returns
+        -------
+        Constraints
+            Pairs that occur in several sets count once.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a point is twice in a set, or is not among the points.
+
+        Examples
+        --------
+        >>> c = Constraints.from_sets([[0, 1, 2]], [[0, 4]], n_points=5)
+        >>> c.must_link.tolist(), c.cannot_link.tolist()
+        ([[0, 1], [0, 2], [1, 2]], [[0, 4]])
+        """
+        if (n_points is None) == (sample_ids is None):
+            raise TypeError("give either n_points or sample_ids")
+        watch_single(sum(len(members) == 1 for members in (*must_link, *cannot_link)))
+        ids = None if sample_ids is None else SampleIds(sample_ids)
+        if ids is None:
+            size = check_count(n_points, name="n_points", smallest=0, largest=MAX_POINTS)
+        else:
+            size = int(ids.size)
+
+        def pairs(sets: Sequence[Sequence[Hashable]], name: str) -> Pairs:
+            together = name == "must_link"
+            links = [pair for members in sets for pair in pairs_in_set(list(members), together)]
+            return links if ids is None or not links else rows_of_pairs(ids, links, 1.0, name)[0]
+
+        ml, cl = pairs(must_link, "must_link"), pairs(cannot_link, "cannot_link")
+        return cls(ml, cl, ml_weight, cl_weight, n_points=size)
 
     def __len__(self) -> int:
         """Return the total number of pairs of both kinds."""
@@ -483,7 +551,16 @@ class Constraints(Parts):
             ml = ids.everyone[ml]
             cl = ids.everyone[cl]
             named = {"sample_ids": ids}
-        weights = {"ml_weight": self.ml_weight, "cl_weight": self.cl_weight}
+        if self.answers is not None:
+            ids = SampleIds(np.arange(self.n_points)) if sample_ids is None else named["sample_ids"]
+            frame = self.answers.to_frame(ids.everyone)
+            return {"pairs": frame, "sample_ids": ids}
+        weights: dict[str, Any] = {"ml_weight": self.ml_weight, "cl_weight": self.cl_weight}
+        if self.is_relative:
+            weights = {
+                "ml_weight": LogOdds(self.ml_weights * USUAL_ODDS),
+                "cl_weight": LogOdds(self.cl_weights * USUAL_ODDS),
+            }
         nondefault = {
             name: w for name, w in weights.items() if isinstance(w, np.ndarray) or w != 1.0
         }
@@ -539,9 +616,13 @@ class Constraints(Parts):
         inside = place >= 0
         ml = inside[self.must_link[:, 0]] & inside[self.must_link[:, 1]]
         cl = inside[self.cannot_link[:, 0]] & inside[self.cannot_link[:, 1]]
-        if not renumber:
-            return selected(self, ml, cl)
-        return selected(self, ml, cl, place, rows.size)
+        number = np.where(inside, np.arange(self.n_points), -1)
+        size = rows.size if renumber else self.n_points
+        result = selected(self, ml, cl, place if renumber else number, size)
+        if self.answers is not None:
+            part = self.answers.of_points(place if renumber else number, size)
+            object.__setattr__(result, "answers", part)
+        return result
 
     def components(self) -> IntArray:
         """Return the connected component of each point in the must-link graph.
@@ -819,9 +900,30 @@ def selected(
         mask = slice(None) if rows is None else rows
         pairs.append(links[mask] if place is None else place[links[mask]])
         weights.append(weight[mask] if isinstance(weight, np.ndarray) else weight)
-    return Constraints(
-        *pairs, *weights, n_points=constraints.n_points if n_points is None else n_points
-    )
+    size = constraints.n_points if n_points is None else n_points
+    result = Constraints(*pairs, *weights, n_points=size)
+    return as_relative(result) if constraints.is_relative else result
+
+
+def as_relative(constraints: Constraints) -> Constraints:
+    """Return constraints with relative weights: pairs right nine times in ten have 1."""
+    result = constraints.with_weights()
+    object.__setattr__(result, "is_relative", True)
+    return result
+
+
+def constraints_of(content: Parts | PairAnswers) -> Constraints:
+    """Return constraints with the pairs of a table, or with the pairs that its answers sum up."""
+    if isinstance(content, Parts):
+        return Constraints(**vars(content))
+    result = summed(content, content.log_odds())
+    object.__setattr__(result, "answers", content)
+    return result
+
+
+def summed(answers: PairAnswers, log_odds: FloatArray) -> Constraints:
+    """Return each pair once, with the sum of its answers as a relative weight."""
+    return as_relative(Constraints(**vars(answers.sums(log_odds))))
 
 
 def of_positive_weight(constraints: Constraints) -> Constraints:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.constraints.pair_answers import PairAnswers, group_numbers, watch_confidence
 from inference_lab.constraints.pair_arrays import Parts, Weight
+from inference_lab.constraints.pair_sets import SET_COLUMNS, pairs_of_sets
 from inference_lab.constraints.sample_ids import SampleIds, names_of, rows_named
 from inference_lab.formatting import counted, listed, nearest
 from inference_lab.graph.arrays import IntArray
@@ -26,6 +28,8 @@ KINDS = ("must-link", "cannot-link")
 
 _NEEDED = ("i", "j", "kind")
 _OPTIONAL = "weight"
+#: Columns of the reliability of a pair, in place of its weight.
+_BELIEFS = ("confidence", "group")
 
 #: Words for the kinds, in small letters without blanks, hyphens and underscores.
 _WORDS = {
@@ -62,14 +66,15 @@ def names_in(frame: Any) -> pd.DataFrame:
             f"pairs is of type {type(frame).__name__}; a pandas DataFrame with the columns "
             f"{', '.join(_NEEDED)} is needed. must_link and cannot_link take arrays"
         )
+    frame = pairs_of_sets(frame)
     _check_columns(list(frame.columns))
-    names = frame[["i", "j"]]
+    names: pd.DataFrame = frame[["i", "j"]]
     _refuse(frame, names.isna().any(axis=1), "names no point: i or j is missing")
     return names
 
 
-def from_frame(frame: Any, sample_ids: Any, **wording: str) -> Parts:
-    """Read pairs.
+def from_frame(frame: Any, sample_ids: Any, **wording: str) -> Parts | PairAnswers:
+    """Read pairs, or answers if the frame has confidences or groups.
 
     If `sample_ids` is a part of some `SampleIds`, pairs with rows outside it are left out.
     `wording` are arguments of `rows_named` for its errors.
@@ -77,12 +82,15 @@ def from_frame(frame: Any, sample_ids: Any, **wording: str) -> Parts:
     import pandas as pd
 
     names = names_in(frame)
+    frame = pairs_of_sets(frame)
     ids = sample_ids if isinstance(sample_ids, SampleIds) else index_ids(sample_ids)
     rows = rows_named(ids, names.to_numpy(dtype=object), "pairs", **wording)
     selfish = pd.Series((rows[:, 0] == rows[:, 1]) & (rows[:, 0] >= 0), index=frame.index)
     _refuse(frame, selfish, "pairs a point with itself")
     wrong = ~frame["kind"].isin(KINDS)
     _refuse(frame, wrong, f"has an unknown kind; allowed: {', '.join(KINDS)}")
+    if not frame.columns.intersection(_BELIEFS).empty:
+        return _answers(frame, rows, int(ids.size))
     numbered = pd.DataFrame(np.sort(rows, axis=1), columns=["first", "second"])
     numbered["kind"] = frame["kind"].to_numpy(dtype=object)
     numbered["weight"] = _weights(frame)
@@ -107,15 +115,50 @@ def from_frame(frame: Any, sample_ids: Any, **wording: str) -> Parts:
     return Parts(ml, cl, ml_weight, cl_weight, int(ids.size))
 
 
+def _answers(frame: pd.DataFrame, rows: IntArray, n_points: int) -> PairAnswers:
+    """Read the columns of confidences and groups."""
+    inside = (rows >= 0).all(axis=1)
+    confidence = group = None
+    group_names: tuple[Hashable, ...] = ()
+    if "confidence" in frame:
+        values = frame["confidence"]
+        if values.dtype.kind not in "iuf":
+            raise TypeError(f"pairs has confidences of dtype {values.dtype}; numbers are needed")
+        _refuse(
+            frame,
+            ~((values > 0.0) & (values <= 1.0)),
+            "has no confidence above 0 and up to 1: the probability that the pair is right",
+        )
+        confidence = values.to_numpy(dtype=np.float64)[inside]
+        watch_confidence(confidence)
+    if "group" in frame:
+        _refuse(frame, frame["group"].isna(), "has no group; give pairs without one a common name")
+        group, group_names = group_numbers(frame["group"].tolist())
+        group = group[inside]
+    return PairAnswers(
+        np.sort(rows[inside], axis=1),
+        (frame["kind"] == KINDS[0]).to_numpy()[inside],
+        n_points,
+        confidence,
+        group,
+        group_names,
+    )
+
+
 def to_frame(
-    constraints: Parts, sample_ids: Sequence[Hashable] | npt.NDArray[Any] | None
+    constraints: Parts,
+    sample_ids: Sequence[Hashable] | npt.NDArray[Any] | None,
+    answers: PairAnswers | None = None,
 ) -> pd.DataFrame:
-    """Return a row for each pair."""
+    """Return a row for each pair, or for each answer."""
     import pandas as pd
 
     n = constraints.n_points
     names = pd.RangeIndex(n) if sample_ids is None else pd.Index(sample_ids)
     names_of(names.tolist(), n)
+    if answers is not None:
+        frame: pd.DataFrame = answers.to_frame(names)
+        return frame
     pairs = np.concatenate((constraints.must_link, constraints.cannot_link))
     kinds = np.repeat(KINDS, [len(constraints.must_link), len(constraints.cannot_link)])
     return pd.DataFrame(
@@ -128,11 +171,13 @@ def to_frame(
     )
 
 
-def write_csv(constraints: Parts, path: Path, sample_ids: Any) -> None:
+def write_csv(
+    constraints: Parts, path: Path, sample_ids: Any, answers: PairAnswers | None = None
+) -> None:
     """Write one line a pair."""
     n = constraints.n_points
     names = None if sample_ids is None else [str(name) for name in names_of(sample_ids, n)]
-    to_frame(constraints, names).to_csv(path, index=False, lineterminator="\n")
+    to_frame(constraints, names, answers).to_csv(path, index=False, lineterminator="\n")
 
 
 def read_csv(
@@ -140,7 +185,7 @@ def read_csv(
     names: Sequence[str],
     columns: Sequence[str] = (),
     note: Callable[[str], None] = lambda sentence: None,
-) -> Parts:
+) -> Parts | PairAnswers:
     """Read a file of `write_csv`, or of a spreadsheet; messages name lines of the file.
 
     Blanks around cells are dropped, unless names of points have blanks around them. `columns` are
@@ -156,14 +201,19 @@ def read_csv(
             name.strip(): [text_of(cell) for cell in column]
             for name, column in sheet.columns().items()
         }
-        frame = _standard(pd.DataFrame(cells, index=lines, dtype=object), columns, note)
+        table = pd.DataFrame(cells, index=lines, dtype=object)
+        if not columns and SET_COLUMNS <= set(table.columns):
+            # Sets depend on the kind, which may be another word.
+            table["kind"] = _kinds(table, "kind", note)
+            table = pairs_of_sets(table)
+        frame = _standard(table, columns, note)
         _refuse_unknown(frame, names)
         if "weight" in frame:
-            marks = decimal_marks({"weight": frame["weight"].tolist()}, ",").marks
-            weights = frame["weight"].map(lambda cell: _number(cell, marks.get("weight", ".")))
-            weights = weights.astype(np.float64)
+            weights = _numbers(frame["weight"])
             _refuse(frame, ~(weights >= 0.0), "has no weight that is a number >= 0 or inf")
             frame["weight"] = weights
+        if "confidence" in frame:
+            frame["confidence"] = _numbers(frame["confidence"])
         frame["kind"] = _kinds(frame, columns[2] if columns else "kind", note)
         return from_frame(frame, names)
     except UnknownNameError as error:
@@ -201,11 +251,14 @@ def _standard(
                 f"pairs have no column {name!r}{nearest(name, list(frame.columns))}; got "
                 f"{', '.join(map(str, frame.columns))}"
             )
-    others = [repr(name) for name in frame.columns if name not in columns]
+    beliefs = [name for name in _BELIEFS if name in frame and name not in columns]
+    if _OPTIONAL in columns[3:]:
+        beliefs = []
+    others = [repr(name) for name in frame.columns if name not in (*columns, *beliefs)]
     if others:
         note(f"pairs have columns that are not used: {listed(others)}")
     renamed = dict(zip(columns, (*_NEEDED, _OPTIONAL), strict=False))
-    return frame[list(columns)].rename(columns=renamed)
+    return frame[[*columns, *beliefs]].rename(columns=renamed)
 
 
 def _kinds(frame: pd.DataFrame, title: str, note: Callable[[str], None]) -> npt.NDArray[np.object_]:
@@ -285,6 +338,12 @@ def _word(cell: str) -> str:
     return "".join(letter for letter in cell.lower() if letter not in " -_")
 
 
+def _numbers(cells: pd.Series[Any]) -> pd.Series[float]:
+    """Return a column of texts as numbers, NaN where a text is none."""
+    marks = decimal_marks({"cells": cells.tolist()}, ",").marks
+    return cells.map(lambda cell: _number(cell, marks.get("cells", "."))).astype(np.float64)
+
+
 def _number(cell: str, mark: Mark) -> float:
     try:
         return float(as_numbers([cell], mark)[0])
@@ -302,11 +361,17 @@ def index_ids(sample_ids: Any) -> SampleIds:
 def _check_columns(columns: list[Any]) -> None:
     """Refuse frames that lack columns, or have others."""
     missing = [name for name in _NEEDED if name not in columns]
-    unknown = [name for name in columns if name not in (*_NEEDED, _OPTIONAL)]
+    unknown = [name for name in columns if name not in (*_NEEDED, _OPTIONAL, *_BELIEFS)]
     if missing or unknown or len(set(columns)) < len(columns):
         raise ValueError(
-            f"pairs must have the columns {', '.join(_NEEDED)}, and may have "
-            f"{_OPTIONAL}; got {', '.join(map(str, columns))}"
+            f"pairs must have the columns {', '.join(_NEEDED)} (set, row, kind for sets of rows), "
+            f"and may have {_OPTIONAL}, or {' and '.join(_BELIEFS)}; got "
+            f"{', '.join(map(str, columns))}"
+        )
+    if _OPTIONAL in columns and not set(columns).isdisjoint(_BELIEFS):
+        raise ValueError(
+            f"pairs has the column {_OPTIONAL} beside {' or '.join(_BELIEFS)}, from which weights "
+            "are computed; leave one of them out"
         )
 
 

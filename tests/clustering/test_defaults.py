@@ -20,9 +20,9 @@ from inference_lab.clustering import (
     RDPMeans,
     TVClust,
 )
-from inference_lab.clustering.pair_odds import USUAL_ODDS
 from inference_lab.clustering.pair_weights import weight_of_odds
 from inference_lab.constraints import Constraints
+from inference_lab.constraints.pair_answers import USUAL_ODDS
 from inference_lab.data.datasets import load
 from inference_lab.distortions.distortions import SquaredEuclidean
 

@@ -62,7 +62,7 @@ def changed(**columns: Any) -> pd.DataFrame:
             changed(wieght=1.0),
             "abc",
             ValueError,
-            "may have weight; got i, j, kind, wieght",
+            "may have weight, or confidence and group; got i, j, kind, wieght",
         ),
         (changed(j="d"), "abc", ValueError, "pairs names 'd', which is not among the 3 "),
         (changed(j=1), "abc", ValueError, "hold int, .* are str: .* 1 is not '1'"),
