@@ -123,11 +123,11 @@ def read_fit(
 
 
 def with_reliability(
-    estimator: Any, points: Points, supervision: Supervision, n_clusters: int
+    estimator: Any, points: Points, supervision: Supervision, n_clusters: int | str
 ) -> Supervision:
     """Replace confidences and groups of pairs by weights, and set ``pair_reliability_``."""
     vars(estimator).pop("pair_reliability_", None)
-    supervision, table = judged(points, supervision, min(n_clusters, points.shape[0]))
+    supervision, table = judged(points, supervision, n_clusters)
     if table is not None:
         estimator.pair_reliability_ = table
     return supervision

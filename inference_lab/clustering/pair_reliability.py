@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.clustering.cluster_numbers import supported_number
 from inference_lab.clustering.e_step import LabelStep
 from inference_lab.clustering.em import Fit, maximise_expectation
 from inference_lab.clustering.hmrf import HMRF
@@ -65,10 +66,13 @@ class GroupReliability(NamedTuple):
     weight: float
 
 
-def judged(points: Points, supervision: Supervision, n_clusters: int) -> tuple[Supervision, Any]:
+def judged(
+    points: Points, supervision: Supervision, n_clusters: int | str
+) -> tuple[Supervision, Any]:
     """Replace confidences and groups of pairs by relative weights.
 
-    Returns the supervision, and a data frame of `GroupReliability` or None without groups.
+    Returns the supervision, and a data frame of `GroupReliability` or None without groups. A number
+    of clusters that is a word is chosen by points and pairs.
     """
     answers = supervision.constraints.answers
     if answers is None or not len(answers.pairs):
@@ -76,7 +80,10 @@ def judged(points: Points, supervision: Supervision, n_clusters: int) -> tuple[S
     usual = _usual_odds(answers)
     odds, table = np.full(len(answers.pairs), usual), None
     if answers.group is not None:
-        odds, rows = _group_odds(points, supervision, answers, n_clusters, usual)
+        if isinstance(n_clusters, str):
+            n_clusters = supported_number(points, supervision, np.random.default_rng(0))
+        number = min(n_clusters, points.shape[0])
+        odds, rows = _group_odds(points, supervision, answers, number, usual)
         import pandas as pd
 
         table = pd.DataFrame(rows)

@@ -372,3 +372,9 @@ def test_named_estimators_take_sparse_data_with_groups():
         warnings.simplefilter("ignore")
         model = PCKMeans(3, random_state=0, n_init=1).fit(csr_array(np.abs(X)), pairs=frame)
     assert len(model.pair_reliability_) == 6
+
+
+def test_groups_are_judged_where_the_number_of_clusters_is_open(drawn):
+    X, _, frame, _ = drawn
+    model = TVClust(random_state=0, max_iter=5).fit(X, pairs=frame)
+    assert model.n_clusters == "auto" and len(model.pair_reliability_) > 0
