@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.metrics import silhouette_samples
 
+from inference_lab.clustering.held_out_pairs import share_together
 from inference_lab.clustering.supervision import Supervision
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.pair_arrays import refuse_hard
@@ -58,8 +59,7 @@ def agreement(constraints: Constraints, labels: IntArray) -> float:
     It is corrected for the share of all pairs of points that are in one cluster, and both kinds of
     pairs count alike.
     """
-    sizes = np.bincount(labels).astype(np.float64)
-    together = float((sizes * (sizes - 1.0)).sum()) / max(1.0, labels.size * (labels.size - 1.0))
+    together = share_together(labels)
     excess, room = 0.0, 0.0
     for ends, weights, wanted, chance in (
         (constraints.must_link, constraints.ml_weights, True, together),

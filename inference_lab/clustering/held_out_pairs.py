@@ -196,6 +196,12 @@ def at_least_usual(error: float) -> float:
     return max(error, _LEAST_ERROR)
 
 
+def share_together(labels: IntArray) -> float:
+    """Return the share of all pairs of points that are in one cluster, 0 for a single point."""
+    sizes = np.unique(labels, return_counts=True)[1].astype(np.float64)
+    return float((sizes * (sizes - 1.0)).sum()) / max(1.0, labels.size * (labels.size - 1.0))
+
+
 def pair_shares(
     labels_of_fits: Sequence[IntArray], fold: Sequence[IntArray], constraints: Constraints
 ) -> PairShares:
@@ -213,9 +219,7 @@ def pair_shares(
         same = labels[pairs[out, 0]] == labels[pairs[out, 1]]
         right[out] += same == (np.flatnonzero(out) < n_must)
         times += out
-        sizes = np.unique(labels, return_counts=True)[1].astype(np.float64)
-        n = labels.size
-        together.append(float((sizes * (sizes - 1.0)).sum()) / (n * (n - 1.0)))
+        together.append(share_together(labels))
     judged = np.flatnonzero(times)
     shares, n_judged_must = right[judged] / times[judged], int(np.searchsorted(judged, n_must))
     return PairShares(
